@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cross-layer blocks: one KV block holds all layers, so a transfer is a few large pieces in place of thousands of small ones."""
+
+from kvflags.features._feature import Feature
+from kvflags.features.cross_layer_blocks.effective import effective
+from kvflags.features.cross_layer_blocks.layouts import layout
+from kvflags.features.cross_layer_blocks.rules import BACKENDS, MUST_MATCH, RULES
+
+__all__ = ["CROSS_LAYER_BLOCKS"]
+
+CROSS_LAYER_BLOCKS = Feature(
+    name="cross_layer_blocks",
+    rules=RULES,
+    must_match=MUST_MATCH,
+    layout=layout,
+    effective=effective,
+    backends=BACKENDS,
+)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The domain, pure: flags, facts, gates, assignment and the precedence. Imports nothing of ours and does no I/O.
+
+The engine and the collector share it, so that both mean the same by the same word.
+"""
+
+from kvflags.flags.assignment import Candidate, assign
+from kvflags.flags.bucketing import bucket, fractional
+from kvflags.flags.evaluate import Line, Ruling, Standing, evaluate
+from kvflags.flags.gates import Refusal, Rule, RuleClass, minor, refusals
+from kvflags.flags.model import (
+    BUCKETS,
+    HASH_VERSION,
+    Arm,
+    Assignment,
+    Comparison,
+    Decision,
+    Facts,
+    Flag,
+    Isolation,
+    Phase,
+    PinState,
+    Role,
+    Target,
+    Variant,
+)
+
+__all__ = [
+    "BUCKETS",
+    "HASH_VERSION",
+    "Arm",
+    "Assignment",
+    "Candidate",
+    "Comparison",
+    "Decision",
+    "Facts",
+    "Flag",
+    "Isolation",
+    "Line",
+    "Phase",
+    "PinState",
+    "Refusal",
+    "Role",
+    "Rule",
+    "RuleClass",
+    "Ruling",
+    "Standing",
+    "Target",
+    "Variant",
+    "assign",
+    "bucket",
+    "evaluate",
+    "fractional",
+    "minor",
+    "refusals",
+]

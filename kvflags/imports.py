@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a callback once a module of the host is imported, without importing it ourselves.
 
-vLLM runs plugins in every process, also for `--help` and in helper processes, where importing what is to be patched would
-cost a second for nothing. So a patch waits for its target.
+vLLM runs plugins in every process, also for `--help` and in helper processes, where importing what is to be patched
+would cost a second for nothing. So a patch waits for its target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Callback = Callable[[ModuleType], None]
 
 
 def when_imported(name: str, callback: _Callback) -> None:
-    """Call `callback(module)` now if the module is imported, else right after its import. An exception is logged, not raised.
+    """Call `callback(module)` now if the module is imported, else right after its import; exceptions are only logged.
 
     Asking twice with the same callback has no further effect.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab plugin: lets the CPU backend accept cross-layer layouts, for the demo and the tests only.
 
-vLLM's CPU backend declares the default layout alone, although its kernels follow the strides (logprobs stay bit-identical).
-With `KVFLAGS_LAB_CPU_LAYOUTS=1` in an engine's environment this widens the declaration; such an engine reports the fact
-`lab`, and nothing else in the environment or on the collector can switch it on.
+vLLM's CPU backend declares the default layout alone, although its kernels follow the strides (logprobs stay
+bit-identical). With `KVFLAGS_LAB_CPU_LAYOUTS=1` in an engine's environment this widens the declaration; such an engine
+reports the fact `lab`, and nothing else in the environment or on the collector can switch it on.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ __all__ = ["Feature"]
 class Feature:
     """One switchable behaviour.
 
-    name: as it stands in flags and on the wire. rules: the gate, evaluated on engine and collector alike. must_match: facts
-    that the prefill and the decode engines of a deployment must have in common. layout: the KV-cache layout to ask for, or
-    None where none would be effective. effective: (registered regions, layers) -> whether whole rows were registered.
-    backends: the names an operator may give, with those that the rules refuse.
+    name: as it stands in flags and on the wire. rules: the gate, evaluated on engine and collector alike. must_match:
+    facts that the prefill and the decode engines of a deployment must have in common. layout: the KV-cache layout to
+    ask for, or None where none would be effective. effective: (registered regions, layers) -> whether whole rows were
+    registered. backends: the names an operator may give, with those that the rules refuse.
     """
 
     name: str

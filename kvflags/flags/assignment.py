@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is treated: enrolment, holdback and arm for a fleet at one revision of a flag. Arithmetic, no randomness, no state."""
+"""Who is treated: enrolment, holdback and arm for a fleet at one revision of a flag. Arithmetic, no state."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class Candidate:
 def assign(flag: Flag, candidates: Iterable[Candidate]) -> dict[str, Assignment]:
     """Deal every candidate its assignment under `flag`; the same inputs in any order give the same answer.
 
-    A share p treats a deployment iff its arm bucket lies below p, so raising p only adds and lowering it releases the last
-    first. A count treats the lowest buckets of its scope, and keeps those already treated while the count allows: a newcomer
-    with a lower bucket must not evict anyone. A scope is all deployments of an overridden backend, or all the others.
+    A share p treats a deployment iff its arm bucket lies below p, so raising p only adds and lowering it releases the
+    last first. A count treats the lowest buckets of its scope, and keeps those already treated while the count allows:
+    a newcomer with a lower bucket must not evict anyone. A scope is all deployments of an overridden backend, or all
+    the others.
     """
     scopes: dict[str | None, list[Candidate]] = defaultdict(list)
     for candidate in candidates:

@@ -16,8 +16,8 @@ __all__ = ["PRECEDENCE", "Line", "Ruling", "Standing", "evaluate"]
 class Standing:
     """What the ledger knows of one deployment when its generation is about to be pinned.
 
-    `refusals`: the rules that the observed facts of any role meet. `unobserved`: what observation still lacks, in words,
-    empty when complete. `changed`: facts of the registering engine that differ from those observed for its role.
+    `refusals`: the rules that the observed facts of any role meet. `unobserved`: what observation still lacks, in
+    words, empty when complete. `changed`: facts of the registering engine that differ from those observed for its role.
     """
 
     refusals: tuple[Refusal, ...] = ()

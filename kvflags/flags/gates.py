@@ -15,9 +15,9 @@ __all__ = ["Refusal", "Rule", "RuleClass", "minor", "refusals"]
 class RuleClass(StrEnum):
     """What happens where a rule is ignored, which decides whether it can overrule a pin.
 
-    UNSAFE: the engine crashes or KV is corrupted. Such a rule turns a pinned engine off and condemns the generation, since
-    transfers that fail visibly are better than corrupt ones. INEFFECTIVE: no gain, or slower. UNSUPPORTED: not known to
-    work, or not yet stated by the operator. The last two keep a pin.
+    UNSAFE: the engine crashes or KV is corrupted. Such a rule turns a pinned engine off and condemns the generation,
+    since transfers that fail visibly are better than corrupt ones. INEFFECTIVE: no gain, or slower. UNSUPPORTED: not
+    known to work, or not yet stated by the operator. The last two keep a pin.
     """
 
     UNSAFE = "unsafe"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words of the domain as values: what engines and collector say to each other, and what the ledger stores.
 
-All are frozen and travel as plain JSON (`to_json`, `from_json`); unknown fields are ignored, so that either side may be newer.
+All are frozen and travel as plain JSON (`to_json`, `from_json`); unknown fields are ignored, so that either side may be
+newer.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ class _Json:
 class Facts(_Json):
     """What is known of one engine. None: not known (yet); a gate that needs it is then not met.
 
-    `kv_heads_per_rank` counts KV heads on one tensor-parallel rank; `block_size` is in tokens. `lab` marks an engine of the
-    demo or the tests.
+    `kv_heads_per_rank` counts KV heads on one tensor-parallel rank; `block_size` is in tokens. `lab` marks an engine of
+    the demo or the tests.
     """
 
     vllm: str | None = None
@@ -140,7 +141,7 @@ class Facts(_Json):
 
 @dataclass(frozen=True, slots=True)
 class Target(_Json):
-    """How many deployments of a scope are treated: a share (in `BUCKETS`) or a number. Exactly one of the two is set."""
+    """How many deployments of a scope are treated: a share (in `BUCKETS`) or a number; exactly one of the two."""
 
     share: int | None = None
     count: int | None = None
@@ -161,9 +162,9 @@ class Target(_Json):
 class Flag(_Json):
     """The stored rollout of one feature.
 
-    `target` is the default; `overrides` holds one target per attention backend. `enrolment` and `holdback` are shares in
-    `BUCKETS`. `baseline_s` and `quiet_s` are in seconds: how long a deployment is observed before it can be treated, and for
-    how long it must have had no new engine.
+    `target` is the default; `overrides` holds one target per attention backend. `enrolment` and `holdback` are shares
+    in `BUCKETS`. `baseline_s` and `quiet_s` are in seconds: how long a deployment is observed before it can be treated,
+    and for how long it must have had no new engine.
     """
 
     key: str
@@ -222,7 +223,7 @@ class Assignment(_Json):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(_Json):
-    """The answer for one (flag, deployment, generation, epoch), as api.md sends it. Reason and variant always travel together."""
+    """The answer for one (flag, deployment, generation, epoch), as the collector sends it, with its reason."""
 
     feature: str
     flag: str

@@ -2,8 +2,8 @@
 """The one table of attribute names: what stands on a `kv.transfer` span and on the resource of the engine that sent it.
 
 Engine and collector take every name from here, and `docs/reference/attributes.md` is generated from `ATTRIBUTES`.
-`feature_flag.*`, `error.type` and `service.*` are OpenTelemetry's semantic conventions (feature flags: release candidate,
-1.44); everything else is ours, under `kvflags.*`.
+`feature_flag.*`, `error.type` and `service.*` are OpenTelemetry's semantic conventions (feature flags: release
+candidate, 1.44); everything else is ours, under `kvflags.*`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-layer blocks: one KV block holds all layers, so a transfer is a few large pieces in place of thousands of small ones."""
+"""Cross-layer blocks: one KV block holds all layers, so a transfer is a few large pieces, not thousands of small."""
 
 from kvflags.features._feature import Feature
 from kvflags.features.cross_layer_blocks.effective import effective

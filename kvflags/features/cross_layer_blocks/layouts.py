@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which KV-cache layout makes whole rows, for releases that resolve one `KVCacheLayout` per model (vLLM 0.29 to 0.33)."""
+"""Which KV-cache layout makes whole rows, where vLLM resolves one `KVCacheLayout` per model (0.29 to 0.33)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ROWS = "BHLNC"
 def layout(facts: Facts) -> str | None:
     """The layout to ask for, or None where no layout registers whole rows.
 
-    Read from the region logic of each release: with several KV heads a rank BHLNC gives rows in all of them; with a single
-    head 0.30 and later take the page branch and register strided pages, which cannot merge and are worse than the default
-    (8 layers, 5 blocks: 40 descriptors against 8). MLA has rows in 0.29 and again in 0.33.
+    Read from the region logic of each release: with several KV heads a rank BHLNC gives rows in all of them; with a
+    single head 0.30 and later take the page branch and register strided pages, which cannot merge and are worse than
+    the default (8 layers, 5 blocks: 40 descriptors against 8). MLA has rows in 0.29 and again in 0.33.
     """
     release = minor(facts.vllm)
     if release is None or not (0, 29) <= release <= (0, 33):

@@ -21,7 +21,7 @@ __all__ = ["SETTINGS", "Setting", "Settings", "id_problem", "problem_code"]
 # A Kubernetes name is at most 253 bytes, and ids appear in URLs, labels and primary keys.
 _MAX_ID_BYTES = 253
 
-# How long a start may wait for the collector. Loading weights takes tens of seconds, so nobody sees 2; a hang they would.
+# How long a start may wait for the collector. Loading weights takes tens of seconds: 2 more go unseen, a hang does not.
 _WAIT_S = 2.0
 _MAX_WAIT_S = 86_400.0
 
@@ -65,7 +65,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "KVFLAGS_ON_UNREACHABLE",
         "off",
-        "`off`: wait 2 s for the collector; `wait:SECONDS`: that long. Then the handed-out or last-heard decision, or off",
+        "`off`: wait 2 s for the collector; `wait:SECONDS`: that long. Then the handed-out or last-heard decision",
     ),
     Setting("KVFLAGS_DECISION", "", "A signed decision, from `kvflags decide`, for engines that may be cut off"),
     Setting("KVFLAGS_DECISION_KEY", "", "The collector's public key that `KVFLAGS_DECISION` is checked with"),
@@ -123,7 +123,7 @@ class Settings:
             decision_key=environ.get("KVFLAGS_DECISION_KEY", "").strip() or None,
             state_dir=read.state_dir("KVFLAGS_STATE_DIR"),
             kv_cache_layout=environ.get("VLLM_KV_CACHE_LAYOUT") or None,
-            nixl_telemetry=not _says_no(environ.get("NIXL_TELEMETRY_ENABLE", "1")),
+            nixl_telemetry=not _says_no(environ.get("NIXL_TELEMETRY_ENABLE") or "1"),
             lab=lab.active(environ),
             problems=tuple(read.problems),
         )

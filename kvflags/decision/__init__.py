@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an engine comes to its decision, and how the decision travels through its processes. Imports `flags` and `features`."""
+"""How an engine comes to its decision, and how that travels through its processes. Imports `flags` and `features`."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the decision travels: in `kv_connector_extra_config["kvflags"]`, which vLLM pickles to every engine core and worker.
+"""How the decision travels: in `kv_connector_extra_config["kvflags"]`, pickled by vLLM to every engine core and worker.
 
-Plain JSON, so that any launcher can carry it, and never the token. API servers that vLLM spawns build a configuration of
-their own; they find what their parent decided in the environment.
+Plain JSON, so that any launcher can carry it, and never the token. API servers that vLLM spawns build a configuration
+of their own; they find what their parent decided in the environment.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import json
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvflags.flags import Decision, Variant
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
 
 __all__ = ["ENVIRONMENT", "KEY", "Carried", "Source", "export", "get", "inherit", "put"]
 
@@ -37,10 +40,10 @@ class Source(StrEnum):
 class Carried:
     """What one process tree runs under; made in the front end, frozen from then on.
 
-    `decision` is None where no flag applies: such an engine does what plain vLLM does and is only observed. `reason` says
-    why in a word, also then. `registration` is the body that was (or would have been) sent, and so holds deployment,
-    generation, role, local and facts; its id is made here, so that a worker can register later under the same one.
-    `heartbeat_s` is in seconds. `problems` are codes. `url` is None where nothing is sent anywhere.
+    `decision` is None where no flag applies: such an engine does what plain vLLM does and is only observed. `reason`
+    says why in a word, also then. `registration` is the body that was (or would have been) sent, and so holds
+    deployment, generation, role, local and facts; its id is made here, so that a worker can register later under the
+    same one. `heartbeat_s` is in seconds. `problems` are codes. `url` is None where nothing is sent anywhere.
     """
 
     source: str
@@ -102,7 +105,7 @@ class Carried:
         return cls(decision=Decision.from_json(decision) if decision else None, **rest)
 
 
-def put(vllm_config: Any, carried: Carried) -> None:
+def put(vllm_config: VllmConfig, carried: Carried) -> None:
     """Write it into a VllmConfig that has a `kv_transfer_config`. Front end only, once."""
     transfer = vllm_config.kv_transfer_config
     extra = transfer.kv_connector_extra_config or {}
@@ -110,7 +113,7 @@ def put(vllm_config: Any, carried: Carried) -> None:
     transfer.kv_connector_extra_config = {**extra, KEY: {**_ours(extra), **carried.to_json()}}
 
 
-def get(vllm_config: Any) -> Carried | None:
+def get(vllm_config: VllmConfig) -> Carried | None:
     """Read it in any process; None where nobody decided (no plugin, no connector) or it cannot be read."""
     transfer = getattr(vllm_config, "kv_transfer_config", None)
     ours = _ours(getattr(transfer, "kv_connector_extra_config", None) or {})
@@ -135,8 +138,8 @@ def inherit(
 ) -> Carried | None:
     """What the process `parent` left for its API servers; None unless it is about this very engine.
 
-    The parent's id is in it because the variable is inherited further than it is meant: an engine that a server starts for
-    another purpose must take its own decision.
+    The parent's id is in it because the variable is inherited further than it is meant: an engine that a server starts
+    for another purpose must take its own decision.
     """
     try:
         document = json.loads(environ.get(ENVIRONMENT, ""))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the collector and of what its engines told it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from email.utils import parsedate_to_datetime
+
+from kvflags.errors import KvflagsError
+from kvflags_cli.checks import Check, finding, ok, skipped
+from kvflags_cli.client import Client, Json
+from kvflags_cli.settings import connection
+
+__all__ = ["checks", "clock", "problems", "roles"]
+
+# The header that is compared has whole seconds and the answer takes its way: below this nothing can be said. Engines
+# measure their own skew finely and are corrected for it; this is about the clock of the person who reads times.
+_SKEW_S = 5.0
+
+_HINTS = {
+    "nixl_telemetry_disabled": "unset NIXL_TELEMETRY_ENABLE on these engines",
+    "plugin_not_loaded": "let VLLM_PLUGINS name kvflags, or unset it, and install kvflags with its metadata",
+}
+
+
+def checks(collector: str | None, now: Callable[[], float] = time.time) -> Iterator[Check]:
+    """Reachability first; without it there is nothing further to ask."""
+    try:
+        with Client(connection(collector)) as client:
+            began = now()
+            response = client.probe()
+            yield _readiness(client, response.status_code)
+            yield clock(response.headers.get("date"), began, now())
+            engines = client.get("engines")["items"]
+    except KvflagsError as error:
+        yield finding("collector", error.message, error.hint)
+        return
+    yield from roles(engines)
+    yield from problems(engines)
+
+
+def _readiness(client: Client, status: int) -> Check:
+    url = client.connection.url
+    if status == 200:
+        return ok("collector", f"{url} is ready")
+    return finding(
+        "collector", f"{url} is not ready ({status})", "look at its log; `kvflags db check` tests its database"
+    )
+
+
+def clock(date: str | None, began: float, ended: float) -> Check:
+    """The collector's `Date` header against this machine's time around the request, in seconds since 1970."""
+    if date is None:
+        return skipped("clock", "the collector sends no time")
+    theirs = parsedate_to_datetime(date).timestamp()
+    # The header is cut to whole seconds: the collector's time was in [theirs, theirs + 1].
+    skew = max(began - (theirs + 1), theirs - ended, 0.0)
+    if skew <= _SKEW_S:
+        return ok("clock", f"within {_SKEW_S:g} s of the collector's")
+    return finding("clock", f"{skew:.0f} s away from the collector's", "synchronise both clocks (NTP)")
+
+
+def roles(engines: Iterable[Json]) -> Iterator[Check]:
+    """A deployment none of whose generations has both roles is a finding: the labels differ between prefill and decode."""
+    seen: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for engine in engines:
+        if engine.get("deployment") is not None:
+            seen[engine["deployment"]][engine["generation"]].add(engine["role"])
+    for deployment, generations in sorted(seen.items()):
+        if all(roles in ({"prefill"}, {"decode"}) for roles in generations.values()):
+            yield _one_role_each(deployment, generations)
+        else:
+            yield ok("roles", f"{deployment}: prefill and decode share a generation")
+
+
+def _one_role_each(deployment: str, generations: dict[str, set[str]]) -> Check:
+    listed = ", ".join(f"{name} has {next(iter(roles))} only" for name, roles in sorted(generations.items()))
+    hint = "set KVFLAGS_GENERATION to the same release label on both; if the other role is still starting, wait for it"
+    return finding("roles", f"{deployment}: {listed}", hint)
+
+
+def problems(engines: Iterable[Json]) -> Iterator[Check]:
+    """What engines say is wrong with themselves, one finding per code."""
+    told: dict[str, list[str]] = defaultdict(list)
+    for engine in engines:
+        for code in engine.get("problems") or ():
+            told[code].append(f"{engine.get('deployment') or 'unidentified'} {engine['engine_id']}")
+    for code, where in sorted(told.items()):
+        yield finding("engines", f"{code} on {'; '.join(sorted(where))}", _HINTS.get(code, "see that engine's log"))
+    if not told:
+        yield ok("engines", "none reports a problem")

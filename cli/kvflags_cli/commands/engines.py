@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvflags engines`: every engine that sends heartbeats, and the layout it really has."""
+
+from __future__ import annotations
+
+import typer
+
+from kvflags_cli.commands import connect
+from kvflags_cli.options import AsJson, Collector, example
+from kvflags_cli.output import show
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="The engines that send heartbeats.",
+    rich_markup_mode=None,
+    epilog=example("kvflags engines list"),
+)
+
+
+@app.callback()
+def engines() -> None:
+    """Keeps `list` a subcommand while it is the only one."""
+
+
+@app.command("list", epilog=example("kvflags engines list", "kvflags engines list --json"))
+def list_engines(collector: Collector = None, as_json: AsJson = False) -> None:
+    """List the live engines with the layout they asked for, were given, and really have."""
+    with connect(collector) as client:
+        show("engines", client.get("engines")["items"], as_json=as_json)

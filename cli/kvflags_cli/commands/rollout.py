@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvflags rollout`: how many deployments are treated, where it stands, and the two ways to stop it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kvflags.errors import UsageError
+from kvflags_cli.commands import connect
+from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
+from kvflags_cli.output import say, show
+from kvflags_cli.parse import percentage
+from kvflags_cli.settings import this_author
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Raise, lower, watch and stop a rollout.",
+    rich_markup_mode=None,
+    epilog=example("kvflags rollout status cross-layer-blocks"),
+)
+
+Percent = Annotated[
+    str | None,
+    typer.Argument(metavar="PERCENT", help="The share of deployments to treat, such as 25%.", show_default=False),
+]
+Count = Annotated[
+    int | None,
+    typer.Option("--count", metavar="N", help="A number of deployments in place of a share.", show_default=False),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option("--backend", metavar="NAME", help="Only deployments with this attention backend.", show_default=False),
+]
+Inherit = Annotated[
+    bool, typer.Option("--inherit", help="Remove what was set for --backend: the default counts again.")
+]
+Revision = Annotated[
+    int | None,
+    typer.Option(
+        "--revision", metavar="N", help="Refuse when the flag has changed since this one.", show_default=False
+    ),
+]
+Clear = Annotated[bool, typer.Option("--clear", help="Take the kill switch back.")]
+
+
+@app.command(
+    "set",
+    epilog=example(
+        "kvflags rollout set cross-layer-blocks 25% --reason 'a week without findings'",
+        "kvflags rollout set cross-layer-blocks --count 2 --backend FLASH_ATTN --reason 'first two'",
+    ),
+)
+def set_target(
+    *,
+    key: Key,
+    reason: Reason,
+    percent: Percent = None,
+    count: Count = None,
+    backend: Backend = None,
+    inherit: Inherit = False,
+    revision: Revision = None,
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set how many deployments are treated: PERCENT, or --count N. On a draft it starts the flag."""
+    body = _target(percent, count, inherit) | {"reason": reason, "author": author or this_author()}
+    body |= {name: value for name, value in (("backend", backend), ("revision", revision)) if value is not None}
+    with connect(collector) as client:
+        show("flag", client.put("flags", key, "target", body=body), as_json=as_json)
+    say("Running generations keep what they have; it takes effect as deployments are replaced.")
+    say(f"next: kvflags rollout status {key}")
+
+
+@app.command(epilog=example("kvflags rollout status cross-layer-blocks"))
+def status(key: Key, collector: Collector = None, as_json: AsJson = False) -> None:
+    """Show who is treated, what each generation runs, and what waits for a replacement."""
+    with connect(collector) as client:
+        show("rollout_status", client.get("flags", key, "status"), as_json=as_json)
+
+
+@app.command(epilog=example("kvflags rollout kill cross-layer-blocks --reason 'decode pool restarts'"))
+def kill(
+    *,
+    key: Key,
+    reason: Reason,
+    clear: Clear = False,
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the kill switch: no generation is pinned on while it is set, and those that are on are condemned."""
+    body = {"on": not clear, "reason": reason, "author": author or this_author()}
+    with connect(collector) as client:
+        show("flag", client.put("flags", key, "kill-switch", body=body), as_json=as_json)
+    say(f"next: kvflags rollout status {key}")
+
+
+@app.command(epilog=example("kvflags rollout abort cross-layer-blocks --reason 'inter-token latency up'"))
+def abort(
+    key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+) -> None:
+    """End the rollout: everything returns to off as it is replaced."""
+    body = {"reason": reason, "author": author or this_author()}
+    with connect(collector) as client:
+        show("flag", client.post("flags", key, "abort", body=body), as_json=as_json)
+    say(f"kvflags restarts nothing: replace what still runs treated. next: kvflags rollout status {key}")
+
+
+def _target(percent: str | None, count: int | None, inherit: bool) -> dict[str, Any]:
+    """The one thing that was asked for. Two of them would need a rule for which wins, so they are refused."""
+    given: dict[str, Any] = {}
+    if percent is not None:
+        given["percent"] = percentage(percent)
+    if count is not None:
+        given["count"] = count
+    if inherit:
+        given["inherit"] = True
+    if len(given) != 1:
+        asked = " and ".join(given) or "nothing"
+        raise UsageError(
+            f"give exactly one of PERCENT, --count N and --inherit, not {asked}",
+            hint="such as `kvflags rollout set KEY 25% --reason TEXT`",
+        )
+    return given

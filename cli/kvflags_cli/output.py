@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PLC0415 - see the package's docstring: what is heavy is imported when it is needed
+"""What goes to stdout and what to stderr: data (a view or one JSON document), and talk (notes and errors)."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kvflags.errors import KvflagsError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["SCHEMA", "fail", "say", "show"]
+
+# The version of the envelope. Fields are added under the same number; anything else makes it kvflags/2.
+SCHEMA = "kvflags/1"
+
+# Wider than any table of ours: what is piped is never folded, so that ids stay whole for grep and awk.
+_PIPE_WIDTH = 10_000
+
+
+def show(kind: str, data: Any, *, as_json: bool) -> None:  # noqa: ANN401 - any JSON document
+    """The result of a command: the document, or the view that `render` has for its kind."""
+    if as_json:
+        _write_document({"schema": SCHEMA, "kind": kind, "data": data})
+        return
+    # Imported here, so that --help and --json do without Rich.
+    from kvflags_cli.render import VIEWS
+
+    parts = VIEWS[kind](data)
+    if sys.stdout.isatty():
+        _print(parts, width=None)
+    else:
+        sys.stdout.write(_piped(parts))
+
+
+def say(text: str) -> None:
+    """A note to the person at the terminal."""
+    sys.stderr.write(f"{text}\n")
+
+
+def fail(error: KvflagsError, *, as_json: bool) -> None:
+    """An error: in words on stderr, and as the one document on stdout where JSON was asked for."""
+    say(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+    if as_json:
+        told = {"code": error.code.value, "message": error.message, "hint": error.hint}
+        _write_document({"schema": SCHEMA, "kind": "error", "data": None, "error": told})
+
+
+def _write_document(document: dict[str, Any]) -> None:
+    # Not ASCII only: a reason or an author is shown as it was written. NaN is refused, since JSON has none.
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _print(parts: Iterable[RenderableType], *, width: int | None, file: io.StringIO | None = None) -> None:
+    from rich.console import Console
+
+    # Markup and highlighting off: what is printed comes from the collector, and brackets in a reason are just brackets.
+    console = Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    for part in parts:
+        console.print(part)
+
+
+def _piped(parts: Iterable[RenderableType]) -> str:
+    text = io.StringIO()
+    _print(parts, width=_PIPE_WIDTH, file=text)
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as people write them: `25%`, `7d`, `1h30m`. A wrong one is a usage error that says what is right."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+from kvflags.errors import UsageError
+
+__all__ = ["duration", "percentage"]
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(\d+)([dhms])")
+
+
+def duration(text: str, option: str) -> int:
+    """Seconds of `7d`, `10m`, `1h30m` or a bare number of seconds. Raises UsageError naming `option`."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    pieces = _DURATION.findall(text)
+    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+        raise UsageError(f"{option}: not a duration: {text!r}", hint="such as 7d, 10m, 1h30m, or a number of seconds")
+    return sum(int(number) * _UNITS[unit] for number, unit in pieces)
+
+
+def percentage(text: str) -> float:
+    """`25%`, `25` or `12.5%` in percent. Raises UsageError outside 0 to 100, or finer than the buckets' 0.001 %."""
+    try:
+        value = Decimal(text.removesuffix("%"))
+    except InvalidOperation:
+        raise UsageError(f"not a percentage: {text!r}", hint="such as 25%") from None
+    if not value.is_finite() or not 0 <= value <= 100:
+        raise UsageError(f"a percentage lies between 0 and 100, not {text}", hint="such as 25%")
+    if value % Decimal("0.001"):
+        raise UsageError(f"a percentage has at most three decimals, not {text}", hint="such as 12.5%")
+    return float(value)

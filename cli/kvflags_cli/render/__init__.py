@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views for people: one per kind of document, as Rich tables and lines. Imported only when no JSON was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+
+from kvflags_cli.render import flags, fleet, local, report, rollout
+
+__all__ = ["VIEWS"]
+
+VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
+    "database": local.database,
+    "decision": rollout.decision,
+    "deployments": fleet.deployments,
+    "doctor": local.doctor,
+    "engines": fleet.engines,
+    "environment": local.environment,
+    "exit_codes": local.exit_codes,
+    "explanation": rollout.explanation,
+    "flag": flags.flag,
+    "flags": flags.flags,
+    "report": report.report,
+    "rollout_status": rollout.status,
+    "topic": local.topic,
+}

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views of flags: the list, and one with its targets and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import RenderableType
+
+from kvflags.flags import Target
+from kvflags_cli.render.numbers import ABSENT, percent, span
+from kvflags_cli.render.tables import pairs, table
+from kvflags_cli.render.words import phase
+
+__all__ = ["flag", "flags", "target"]
+
+Json = dict[str, Any]
+
+
+def flags(items: list[Json]) -> Iterable[RenderableType]:
+    if not items:
+        return ["No flags yet. Create one: kvflags flags create KEY --feature cross_layer_blocks"]
+    rows = [
+        (item["key"], item["feature"], phase(item["phase"]), target(item["target"]), str(item["revision"]))
+        for item in items
+    ]
+    return [table(("KEY", "FEATURE", "PHASE", "TARGET", ">REVISION"), rows)]
+
+
+def flag(item: Json) -> Iterator[RenderableType]:
+    yield pairs(
+        [
+            ("flag", item["key"]),
+            ("feature", item["feature"]),
+            ("phase", phase(item["phase"])),
+            ("kill switch", "SET" if item["kill_switch"] else "not set"),
+            ("target", target(item["target"])),
+            *((f"target on {backend}", target(one)) for backend, one in sorted(item["overrides"].items())),
+            ("enrolment", percent(item["enrolment"] / 100_000)),
+            ("holdback", percent(item["holdback"] / 100_000)),
+            ("baseline", span(item["baseline_s"])),
+            ("quiet", span(item["quiet_s"])),
+            ("revision", str(item["revision"])),
+        ]
+    )
+
+
+def target(one: Json | None) -> str:
+    """`25%` or `2 deployments`."""
+    return str(Target.from_json(one)) if one else ABSENT

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views of what the command line knows without a collector: doctor, help topics, the database's revision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from kvflags_cli.render.numbers import ABSENT
+from kvflags_cli.render.tables import heading, pairs, table
+from kvflags_cli.render.words import outcome
+
+__all__ = ["database", "doctor", "environment", "exit_codes", "topic"]
+
+Json = dict[str, Any]
+
+
+def doctor(document: Json) -> Iterator[RenderableType]:
+    for check in document["checks"]:
+        yield Text.assemble(outcome(check["outcome"]), f"  {check['name']}: {check['says']}")
+        if check["hint"]:
+            yield Text(f"  hint: {check['hint']}")
+    found = document["findings"]
+    yield heading("No findings." if not found else f"{found} finding{'s' if found > 1 else ''}.")
+
+
+def exit_codes(rows: list[Json]) -> Iterable[RenderableType]:
+    return [
+        table(
+            (">CODE", "MEANING", "ERRORS"),
+            ((str(row["code"]), row["meaning"], ", ".join(row["errors"]) or ABSENT) for row in rows),
+        )
+    ]
+
+
+def environment(rows: list[Json]) -> Iterator[RenderableType]:
+    for reader in dict.fromkeys(row["read_by"] for row in rows):
+        yield heading(f"READ BY {reader.upper()}")
+        for row in rows:
+            if row["read_by"] == reader:
+                yield Text(row["name"], style="bold") + Text(f" (default: {row['default'] or 'not set'})")
+                yield Text(f"    {row['meaning']}")
+
+
+def topic(document: Json) -> Iterable[RenderableType]:
+    return [Text(document["text"])]
+
+
+def database(document: Json) -> Iterable[RenderableType]:
+    return [
+        pairs([("database", document["url"]), ("revision", document["revision"] or "none"), ("head", document["head"])])
+    ]

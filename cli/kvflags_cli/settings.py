@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the command line gets its settings from: the option, else the environment, else the default."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from kvflags.errors import UsageError
+from kvflags.settings import Setting
+
+__all__ = ["DEFAULT_COLLECTOR", "DEFAULT_DB", "VARIABLES", "Connection", "connection", "this_author"]
+
+DEFAULT_COLLECTOR = "http://127.0.0.1:4318"
+DEFAULT_DB = "sqlite:///kvflags.db"
+
+# What the command line itself reads; the settings of engines are declared in kvflags.settings.
+VARIABLES: tuple[Setting, ...] = (
+    Setting("KVFLAGS_COLLECTOR_URL", DEFAULT_COLLECTOR, "The collector to talk to; `--collector` goes before it"),
+    Setting("KVFLAGS_TOKEN", "", "The token sent to the collector. Not needed on loopback"),
+    Setting("KVFLAGS_DB", DEFAULT_DB, "The database of `serve` and `db`; `--db` goes before it"),
+    Setting("KVFLAGS_STRICT", "", "`1` shows a traceback where kvflags itself is at fault"),
+    Setting("NO_COLOR", "", "Set to anything: no colours"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One collector as it was named. `origin` says by what, for messages: an option, a variable or the default."""
+
+    url: str
+    token: str
+    origin: str
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the collector is on this machine, where a proxy of the environment has no business."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+
+def connection(option: str | None, environ: Mapping[str, str] = os.environ) -> Connection:
+    """The collector to talk to. Raises UsageError when its address is not an http(s) URL."""
+    url, origin = _address(option, environ)
+    if wrong := _wrong_with(url):
+        # The value is not repeated: it may hold a password.
+        raise UsageError(f"{origin}: {wrong}", hint=f"give an address such as {DEFAULT_COLLECTOR}")
+    return Connection(url.rstrip("/"), environ.get("KVFLAGS_TOKEN", "").strip(), origin)
+
+
+def this_author() -> str:
+    """user@host: who a change is recorded under when --author does not say."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that no passwd entry belongs to.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _address(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    if option is not None:
+        return option, "--collector"
+    variable = environ.get("KVFLAGS_COLLECTOR_URL")
+    return (variable, "KVFLAGS_COLLECTOR_URL") if variable else (DEFAULT_COLLECTOR, "the default")
+
+
+def _wrong_with(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        return "it is not a collector's address"
+    if parts.username or parts.password:
+        return "an address holds no user name or password; the token goes into KVFLAGS_TOKEN"
+    return ""

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One vLLM engine in a process of its own, and the handle its owner holds.
+
+The owner talks to it over a local connection: jobs in, results out, many at a time. The engine is a plain vLLM engine
+with `kv_connector="NixlConnector"`; whatever kvflags does to it comes from its plugin and the environment, as for any
+user.
+
+    python -m kvflags_cli.demo.engine ADDRESS OPTIONS      # what `Engine` starts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Engine", "EngineError", "Result"]
+
+# Request id, prompt, kv_transfer_params, tokens to generate.
+_Job = tuple[str, list[int], dict[str, Any] | None, int]
+
+_AUTH = "KVFLAGS_DEMO_AUTH"
+# Set for every engine: one OpenMP thread each, since two cores carry up to six engines, and NIXL over local UCX.
+_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "UCX_TLS": "tcp,shm,self",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+class EngineError(RuntimeError):
+    """The engine's process ended, or did not get ready in time. The message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one request came to. `finish_reason` is vLLM's: `length`, or `error` for a failed transfer.
+
+    tokens: generated ids; logprobs: one float for each; params: what a decode engine needs to fetch this prefill's KV.
+    """
+
+    finish_reason: str | None
+    tokens: list[int]
+    logprobs: list[float]
+    params: dict[str, Any] | None
+    seconds: float
+
+
+@dataclass
+class Engine:
+    """A running engine's handle. `role` is vLLM's kv_role; `options` go to vLLM's engine arguments as they are."""
+
+    model: Path
+    role: str
+    port: int
+    log: Path
+    environ: Mapping[str, str]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def start(self) -> Engine:
+        """Start the process and return at once; `wait_ready` waits for the engine."""
+        key = secrets.token_bytes(16)
+        self._listener = Listener(("127.0.0.1", 0), authkey=key)
+        self._pending: dict[str, Future[Result]] = {}
+        self._ready = threading.Event()
+        self._connection: Connection[Any, Any] | None = None
+        options = {"model": str(self.model), "role": self.role, **self.options}
+        environ = {**os.environ, **_ENVIRONMENT, **self.environ, _AUTH: key.hex()}
+        environ["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(self.port)
+        command = [sys.executable, "-m", "kvflags_cli.demo.engine", str(self._listener.address[1]), json.dumps(options)]
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.started = time.monotonic()
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def wait_ready(self, timeout: float = 180) -> Engine:
+        """Block until the engine serves.
+
+        Raises:
+            EngineError: its process ended, or `timeout` seconds passed.
+        """
+        until = time.monotonic() + timeout
+        while not self._ready.wait(0.1):
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise EngineError(f"the {self.role} engine did not start\n{self.log_tail()}")
+        return self
+
+    def submit(
+        self, request_id: str, tokens: list[int], *, params: dict[str, Any] | None, length: int
+    ) -> Future[Result]:
+        """Send one request; the future fails with EngineError if the engine ends first."""
+        future: Future[Result] = Future()
+        self._pending[request_id] = future
+        if self._connection is None or self._process.poll() is not None:
+            self._fail(EngineError(f"the {self.role} engine is not running\n{self.log_tail()}"))
+            return future
+        self._connection.send((request_id, tokens, params, length))
+        return future
+
+    def stop(self, timeout: float = 30) -> None:
+        """Ask the engine to shut down cleanly; kill it when it takes longer."""
+        if self._connection is not None and self._process.poll() is None:
+            self._connection.send(None)
+        self._wait(timeout)
+
+    def kill(self) -> None:
+        """End the process with SIGKILL, as a crash would."""
+        self._process.kill()
+        self._wait(10)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def log_tail(self, lines: int = 15) -> str:
+        """The last lines of the engine's log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _wait(self, timeout: float) -> None:
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.close()
+
+    def _read(self) -> None:
+        """Thread: accept the engine's connection, then settle futures until it closes."""
+        try:
+            with self._listener.accept() as connection:
+                self._connection = connection
+                self._ready.set()
+                while True:
+                    request_id, result = connection.recv()
+                    self._pending.pop(request_id).set_result(Result(*result))
+        except (EOFError, OSError):
+            self._fail(EngineError(f"the {self.role} engine ended"))
+
+    def _fail(self, error: EngineError) -> None:
+        for future in [self._pending.pop(key) for key in list(self._pending)]:
+            future.set_exception(error)
+
+
+async def _serve(connection: Connection[Any, Any], engine: Any) -> None:  # noqa: ANN401 (vLLM ships no types)
+    running: set[asyncio.Task[None]] = set()
+    while (job := await asyncio.to_thread(_receive, connection)) is not None:
+        task = asyncio.create_task(_answer(connection, engine, job))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    await asyncio.gather(*running)
+    engine.shutdown()
+
+
+def _receive(connection: Connection[Any, Any]) -> Any:  # noqa: ANN401 (what the owner sent: a job, or None to stop)
+    try:
+        return connection.recv()
+    except EOFError:
+        return None
+
+
+async def _answer(connection: Connection[Any, Any], engine: Any, job: _Job) -> None:  # noqa: ANN401
+    from vllm import SamplingParams  # noqa: PLC0415 (only in the engine's own process)
+
+    request_id, tokens, params, length = job
+    extra = {"kv_transfer_params": params} if params else None
+    sampling = SamplingParams(
+        max_tokens=length, temperature=0, detokenize=False, ignore_eos=True, logprobs=1, extra_args=extra
+    )
+    begin = time.perf_counter()
+    outputs = [output async for output in engine.generate({"prompt_token_ids": tokens}, sampling, request_id)]
+    done = outputs[-1].outputs[0]
+    logprobs = [next(iter(step.values())).logprob for step in done.logprobs or []]
+    seconds = time.perf_counter() - begin
+    result = (done.finish_reason, list(done.token_ids), logprobs, outputs[-1].kv_transfer_params, seconds)
+    connection.send((request_id, result))
+
+
+def _main() -> None:
+    port, options = int(sys.argv[1]), json.loads(sys.argv[2])
+    from vllm.config import KVTransferConfig  # noqa: PLC0415
+    from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415
+    from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
+
+    transfer = KVTransferConfig(
+        kv_connector=options.pop("connector", "NixlConnector"),
+        kv_connector_module_path=options.pop("module_path", None),
+        kv_role=options.pop("role"),
+        kv_buffer_device="cpu",
+        kv_connector_extra_config=options.pop("extra_config", {}),
+    )
+    # float32: a CPU without bfloat16 instructions prefills six times slower in bfloat16 (1.4 s a request, not 0.25 s).
+    arguments = {
+        "skip_tokenizer_init": True,
+        "enforce_eager": True,
+        "max_model_len": 2048,
+        "dtype": "float32",
+        "max_num_seqs": 8,
+        "seed": 0,
+        "enable_prefix_caching": False,
+        **options,
+    }
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(kv_transfer_config=transfer, **arguments))
+    with Client(("127.0.0.1", port), authkey=bytes.fromhex(os.environ.pop(_AUTH))) as connection:
+        asyncio.run(_serve(connection, engine))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The story of the demo, step by step, without a word on how it is shown.
+
+Two deployments are compared, `blue` and `green`; each is observed in a first generation, then one of them (the hash
+says which) is treated in the second. A third, `mixed`, is set up wrongly on purpose: its decode engine is forced to the
+other variant. That one is excluded from the comparison, and must show up as error spans, an alarm and negative
+feedback.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvflags.errors import KvflagsError, OperatorError
+from kvflags.lab import SETTING as LAB
+from kvflags_cli.demo.engine import EngineError
+from kvflags_cli.demo.model import make_model
+from kvflags_cli.demo.pair import Pair
+from kvflags_cli.demo.service import Service
+from kvflags_cli.demo.traffic import prompts
+
+__all__ = ["FLAG", "Step", "scene"]
+
+FLAG = "cross-layer-blocks"
+COMPARED = ("demo/demo/blue", "demo/demo/green")
+MIXED = "demo/demo/mixed"
+
+# Requests to each compared deployment: enough to fragment a pool of 2,048 blocks, few enough for two cores (about 0.25 s
+# each). The first generation only has to be observed; the mixed one fails every time, so a handful shows it.
+_OBSERVED, _MEASURED, _FAILING = 16, 200, 6
+_GENERATE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is about to happen, in one line, and the work. `run` returns a line that says what came of it."""
+
+    title: str
+    run: Callable[[], str]
+
+
+def scene(folder: Path, service: Service, stack: ExitStack) -> Iterator[Step]:
+    """The steps in order; each must have run before the next is asked for. What must be undone goes on `stack`."""
+    environ = {"KVFLAGS_COLLECTOR_URL": service.url, "KVFLAGS_ISOLATION": "recreate", LAB: "1"}
+    model: Path | None = None
+
+    def write_model() -> str:
+        nonlocal model
+        model = make_model(folder / "models")
+        return "8 layers, 4 KV heads, seeded random weights"
+
+    def pair(name: str, generation: str, **own: Any) -> Pair:  # noqa: ANN401 (fields of Pair, as they are)
+        assert model is not None
+        return Pair(name=name, generation=generation, model=model, folder=folder, environ=environ, **own)
+
+    yield Step("Make the model", write_model)
+    yield Step(f"Create the flag {FLAG}", lambda: _create_flag(service))
+
+    first = [pair(name, "r1") for name in COMPARED]
+    yield Step("Start the first generation of blue and green (4 engines)", lambda: _start(first, stack))
+    yield Step("Send a little traffic and observe", lambda: _observe(service, first))
+    yield Step("Stop the first generation", lambda: _stop(first))
+    yield Step("Roll out to a count of one", lambda: _roll_out(service))
+
+    second = [pair(name, "r2") for name in COMPARED]
+    mixed = pair(MIXED, "r2", decode_environ={"KVFLAGS_FORCE": "on"})
+    yield Step(
+        "Start the second generation, and the mixed deployment (6 engines)", lambda: _start([*second, mixed], stack)
+    )
+    yield Step(f"Send {_MEASURED} requests to blue and green each", lambda: _measure(second))
+    yield Step(f"Send {_FAILING} requests to the mixed deployment", lambda: _fail(mixed))
+    yield Step("Wait until every transfer is in the report", lambda: _settle(service))
+    yield Step("Stop all engines", lambda: _stop([*second, mixed]))
+
+
+def _create_flag(service: Service) -> str:
+    body = {
+        "key": FLAG,
+        "feature": "cross_layer_blocks",
+        "baseline_s": 0,
+        "quiet_s": 0,
+        "author": "kvflags demo",
+        "reason": "the demo: no baseline, no quiet time",
+    }
+    with service.client() as client:
+        if any(flag["key"] == FLAG for flag in client.get("flags")["items"]):
+            raise OperatorError("this demo has been here before", hint="start it with a new --folder")
+        client.post("flags", body=body)
+    return "draft: installed everywhere, on nowhere"
+
+
+def _start(pairs: list[Pair], stack: ExitStack) -> str:
+    begin = time.monotonic()
+    for pair in pairs:
+        pair.start()
+        stack.callback(pair.stop)
+    for pair in pairs:
+        pair.wait_ready()
+    return f"serving after {time.monotonic() - begin:.0f} s"
+
+
+def _stop(pairs: list[Pair]) -> str:
+    for pair in pairs:
+        pair.stop()
+    return "stopped"
+
+
+def _observe(service: Service, pairs: list[Pair]) -> str:
+    for pair in pairs:
+        pair.send(prompts("observed", _OBSERVED), _GENERATE)
+    _wait(lambda: len(_observed(service)) == len(pairs), "the collector to observe both deployments")
+    return "observed on both sides: " + ", ".join(sorted(name.rpartition("/")[2] for name in _observed(service)))
+
+
+def _observed(service: Service) -> list[str]:
+    with service.client() as client:
+        items = client.get("deployments")["items"]
+    return [item["id"] for item in items if item["observed"] and item["id"] in COMPARED]
+
+
+def _roll_out(service: Service) -> str:
+    body = {"count": 1, "author": "kvflags demo", "reason": "the demo: one treated, one control"}
+    with service.client() as client:
+        client.put("flags", FLAG, "target", body=body)
+        dealt = client.get("flags", FLAG, "status")["deployments"]
+    arms = {row["deployment"].rpartition("/")[2]: row["arm"] for row in dealt if row["deployment"] in COMPARED}
+    if sorted(map(str, arms.values())) != ["control", "treatment"]:
+        raise KvflagsError(f"one should be treated and one control, but the collector dealt {arms}")
+    return ", ".join(f"{name} is {arm}" for name, arm in sorted(arms.items()))
+
+
+def _measure(pairs: list[Pair]) -> str:
+    begin = time.monotonic()
+    for pair in pairs:
+        results = pair.send(prompts("measured", _MEASURED, seed=1), _GENERATE)
+        wrong = sum(result.finish_reason != "length" for result in results.values())
+        if wrong:
+            raise KvflagsError(f"{wrong} of {_MEASURED} requests to {pair.name} failed")
+    return f"all answered, {len(pairs) * _MEASURED / (time.monotonic() - begin):.1f} requests a second"
+
+
+def _fail(pair: Pair) -> str:
+    results = pair.send(prompts("mixed", _FAILING, seed=2, longest=300), _GENERATE)
+    failed = sum(result.finish_reason == "error" for result in results.values())
+    if failed != _FAILING:
+        raise KvflagsError(f"all {_FAILING} requests should have failed, but {failed} did")
+    return f"{failed} of {_FAILING} failed, as they must; nothing hung or crashed"
+
+
+def _settle(service: Service) -> str:
+    """Every measured transfer and every failure is in the roll-ups, and the mixed generation is named."""
+
+    def complete() -> bool:
+        with service.client() as client:
+            report = client.get("flags", FLAG, "report")
+        rows = {row["deployment"]: row for row in report["deployments"] if row["generation"] == "r2"}
+        measured = all(name in rows and rows[name]["transfers"] == _MEASURED for name in COMPARED)
+        return measured and MIXED in rows and rows[MIXED]["failed"] == _FAILING and bool(report["alarms"])
+
+    _wait(complete, "the collector to receive every span")
+    return "nothing is missing"
+
+
+def _wait(done: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    until = time.monotonic() + timeout
+    while not done():
+        if time.monotonic() > until:
+            raise EngineError(f"waited {timeout:.0f} s for {what}")
+        time.sleep(0.5)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A collector of its own, in a process of its own: what `kvflags serve` starts, with its log in a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+from kvflags.errors import OperatorError
+from kvflags_cli.client import Client
+from kvflags_cli.settings import Connection
+
+__all__ = ["Service"]
+
+
+class Service:
+    """`start` returns once the collector is ready; `client()` talks to it; `url` is what engines are given."""
+
+    def __init__(self, database: Path, log: Path, *, port: int, heartbeat: str = "2s", start_lease: str = "5m") -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._log = log
+        self._options = ["--db", f"sqlite:///{database}", "--port", str(port)]
+        self._options += ["--heartbeat", heartbeat, "--start-lease", start_lease]
+
+    def start(self, timeout: float = 30) -> Service:
+        """Start it and wait until it is ready.
+
+        Raises:
+            OperatorError: it ended (a port in use, say) or was not ready in time; the message is its own.
+        """
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("a") as log:
+            command = [sys.executable, "-m", "kvflags_cli", "serve", *self._options]
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
+        until = time.monotonic() + timeout
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > until:
+                said = self._log.read_text(errors="replace").strip().splitlines()[-3:]
+                raise OperatorError("the collector did not start: " + " ".join(said), hint=f"its log is {self._log}")
+            time.sleep(0.1)
+        return self
+
+    def client(self) -> Client:
+        """A client of the API, for one `with`."""
+        return Client(Connection(self.url, "", "the demo"))
+
+    def stop(self) -> None:
+        """Drain and end; kill it after 15 s."""
+        self._process.terminate()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self) -> None:
+        """Block until it ends by itself."""
+        self._process.wait()
+
+    def _ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=1, trust_env=False).is_success
+        except httpx.HTTPError:
+            return False

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which layout to ask for: the one place where a decision becomes something that vLLM does.
+
+A pure function of the carried decision, the configuration and the environment, so that the engine core (which asks) and
+the worker (which reports) come to the same answer without talking to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kvflags.features import FEATURES
+from kvflags.flags import Facts, Variant
+
+if TYPE_CHECKING:
+    from kvflags.decision.carry import Carried
+
+__all__ = ["OVERRIDE", "requested"]
+
+# vLLM's own setting. It outranks every connector there, so it does here.
+OVERRIDE = "VLLM_KV_CACHE_LAYOUT"
+
+
+def requested(carried: Carried | None, environ: Mapping[str, str], inner: str | None) -> str | None:
+    """The layout to ask for. `inner` is what the plain connector asks for, and what stands in every case but `on`.
+
+    A nested connector gets a configuration of its own, in which nothing is carried: it asks for what siblings expect.
+    """
+    decision = carried.decision if carried else None
+    if carried is None or decision is None or decision.variant != Variant.ON or environ.get(OVERRIDE):
+        return inner
+    feature = FEATURES.get(decision.feature)
+    layout = feature.layout(Facts.from_json(carried.registration.get("facts") or {})) if feature else None
+    return layout or inner

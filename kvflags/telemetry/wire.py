@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One OTLP/HTTP request: where to, with which credentials, and what the answer means.
+
+The SDK's exporter is not used for this: it retries inside a call for 10 s, which no shutdown of ours may wait for, and
+it takes its headers from the environment, where vLLM and others leave theirs for somebody else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import ssl
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from kvflags import __version__
+
+__all__ = ["Answer", "Outcome", "Wire"]
+
+_TIMEOUT_S = 10.0
+
+# What no retry can change: the body cannot be read, or is too large. All else may pass, an expired token included.
+_HOPELESS = frozenset({400, 413, 415, 422})
+
+
+class Outcome(Enum):
+    """What becomes of a batch."""
+
+    STORED = "stored"
+    LATER = "later"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`rejected`: spans that the collector refused within a batch that it stored. `says`: for the log."""
+
+    outcome: Outcome
+    rejected: int = 0
+    says: str = ""
+
+
+class Wire:
+    """A kept connection to `url` + /v1/traces. One thread only.
+
+    Of the environment it honours timeout (s), compression and certificates of OTEL_EXPORTER_OTLP_* (and the TRACES_
+    variants), never endpoint or headers.
+    """
+
+    def __init__(self, url: str, token: str | None, environ: Mapping[str, str]) -> None:
+        parts = urlsplit(url)
+        self._path = parts.path.rstrip("/") + "/v1/traces"
+        self._open = _opener(parts.scheme, parts.hostname or "localhost", parts.port, environ)
+        self._headers = {"Content-Type": "application/x-protobuf", "User-Agent": f"kvflags/{__version__}"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._compress = _compression(_otlp(environ, "COMPRESSION"), self._headers)
+        self._connection: HTTPConnection | None = None
+        self.timeout_s = _positive(_otlp(environ, "TIMEOUT"))
+
+    def send(self, body: bytes) -> Answer:
+        """Send it once. Every failure is an answer; nothing is raised but programming errors."""
+        try:
+            return self._send(self._compress(body))
+        except (OSError, HTTPException) as error:
+            self.close()
+            return Answer(Outcome.LATER, says=f"{type(error).__name__}: {error}")
+
+    def _send(self, body: bytes) -> Answer:
+        connection = self._connection or self._open()
+        self._connection = connection
+        connection.timeout = self.timeout_s
+        if connection.sock is not None:
+            connection.sock.settimeout(self.timeout_s)
+        connection.request("POST", self._path, body, self._headers)
+        response = connection.getresponse()
+        content = response.read()
+        if response.status == 200:
+            return Answer(Outcome.STORED, _rejected(content))
+        outcome = Outcome.REFUSED if response.status in _HOPELESS else Outcome.LATER
+        return Answer(outcome, says=f"HTTP {response.status} {response.reason}")
+
+    def close(self) -> None:
+        """Give up the connection; the next `send` opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _otlp(environ: Mapping[str, str], name: str) -> str:
+    return (environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or environ.get(f"OTEL_EXPORTER_OTLP_{name}") or "").strip()
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return _TIMEOUT_S
+    return value if math.isfinite(value) and value > 0 else _TIMEOUT_S
+
+
+def _compression(name: str, headers: dict[str, str]) -> Callable[[bytes], bytes]:
+    if name.lower() not in {"gzip", "deflate"}:
+        return bytes
+    headers["Content-Encoding"] = name.lower()
+    return gzip.compress if name.lower() == "gzip" else zlib.compress
+
+
+def _opener(scheme: str, host: str, port: int | None, environ: Mapping[str, str]) -> Callable[[], HTTPConnection]:
+    if scheme != "https":
+        return lambda: HTTPConnection(host, port)
+    context = ssl.create_default_context(cafile=_otlp(environ, "CERTIFICATE") or None)
+    if certificate := _otlp(environ, "CLIENT_CERTIFICATE"):
+        context.load_cert_chain(certificate, _otlp(environ, "CLIENT_KEY") or None)
+    return lambda: HTTPSConnection(host, port, context=context)
+
+
+def _rejected(content: bytes) -> int:
+    try:
+        return int(ExportTraceServiceResponse.FromString(content).partial_success.rejected_spans)
+    except Exception:  # noqa: BLE001 (protobuf's DecodeError; whatever else it says, the batch was accepted)
+        return 0

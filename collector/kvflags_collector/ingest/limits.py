@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much a client may send: the bounded reading and inflating of a request body, before anybody looks inside.
+
+Every refusal is a `Refused` with the HTTP status that OTLP/HTTP asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kvflags.errors import KvflagsError
+
+__all__ = ["Budget", "Limits", "Refused", "inflate", "read_body"]
+
+MIB = 1 << 20
+
+
+class Refused(KvflagsError):
+    """A request that is answered without being stored. `status` is the HTTP status; 503 alone is retried by clients."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds per request and in all. Sizes in bytes, times in seconds.
+
+    body: the specification's recommended 64 MiB, on the wire and again after inflation. ratio: spans compress 4:1 to
+    50:1, a bomb 1000:1; looked at only beyond 1 MiB, where it starts to matter. in_flight: everything between its first
+    byte and its commit; two of the largest bodies. read_s: a body that trickles in for longer is given up.
+    """
+
+    body: int = 64 * MIB
+    ratio: int = 200
+    in_flight: int = 128 * MIB
+    read_s: float = 30.0
+
+
+class Budget:
+    """Bytes in flight, over all requests. Used on the event loop only, so it needs no lock."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @contextmanager
+    def hold(self) -> Iterator[Held]:
+        """A share of the budget, given back whole at the end."""
+        held = Held(self)
+        try:
+            yield held
+        finally:
+            self.used -= held.size
+
+
+class Held:
+    """What one request holds of the budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Count these bytes too.
+
+        Raises:
+            Refused: 503, where they would pass the limit; whoever is alone is always let in.
+        """
+        others = self._budget.used - self.size
+        if others and self._budget.used + size > self._budget.limit:
+            raise Refused(503, "the collector is behind with storing: try again")
+        self.add(size)
+
+    def add(self, size: int) -> None:
+        """Count bytes that are there already, whatever the limit says."""
+        self.size += size
+        self._budget.used += size
+
+
+async def read_body(chunks: AsyncIterable[bytes], declared: int, limits: Limits, held: Held) -> bytes:
+    """The whole body, `declared` being its Content-Length or 0. Runs on the event loop.
+
+    Raises:
+        Refused: 413 above the limit, 408 when it takes too long, 503 when too much is in flight already.
+    """
+    _within(declared, limits)
+    held.grow(declared)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(limits.read_s):
+            async for chunk in chunks:
+                size += len(chunk)
+                _within(size, limits)
+                held.grow(max(0, size - held.size))
+                parts.append(chunk)
+    except TimeoutError:
+        raise Refused(408, f"the body did not arrive within {limits.read_s:g} s") from None
+    return b"".join(parts)
+
+
+def inflate(body: bytes, limits: Limits) -> bytes:
+    """A gzip body, inflated to at most the limit and not a byte more.
+
+    Raises:
+        Refused: 400 where it is no gzip, 413 where it grows beyond the limit or the ratio.
+    """
+    allowed = min(limits.body, max(MIB, len(body) * limits.ratio))
+    parts, size = [], 0
+    for part in _inflated(body, min(allowed + 1, 4 * MIB)):
+        size += len(part)
+        if size > allowed:
+            raise Refused(413, f"the body inflates to more than {allowed} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _inflated(rest: bytes, step: int) -> Iterator[bytes]:
+    """The members of a gzip body, inflated in parts of at most `step` bytes."""
+    # RFC 1952 allows several members; each copies what is left of the body, so their number is bounded too.
+    for _ in range(8):
+        inflater = zlib.decompressobj(wbits=31)
+        while not inflater.eof:
+            try:
+                part = inflater.decompress(rest, step)
+            except zlib.error as problem:
+                raise Refused(400, f"the body is not gzip: {problem}") from None
+            rest = inflater.unconsumed_tail
+            if not part and not inflater.eof:
+                raise Refused(400, "the gzip body ends before its end mark")
+            yield part
+        rest = inflater.unused_data
+        if not rest:
+            return
+    raise Refused(400, "the gzip body has more than 8 members")
+
+
+def _within(size: int, limits: Limits) -> None:
+    if size > limits.body:
+        raise Refused(413, f"the body is larger than {limits.body} bytes: send fewer spans in one request")

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real database file, a real writer, a real server, and requests made of real OTLP messages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from starlette.applications import Starlette
+
+from kvflags_collector.ingest.http import routes
+from kvflags_collector.ingest.limits import Limits
+from kvflags_collector.ingest.writer import Writer
+from kvflags_collector.store.database import Database
+
+# A fixed minute, 12:00:00 of a Saturday; tests of times count from here.
+NOON = 1_798_891_200 * 10**9
+
+
+def _any(value: Any) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    kind = {str: "string_value", int: "int_value", float: "double_value", bytes: "bytes_value"}[type(value)]
+    return AnyValue(**{kind: value})
+
+
+def _attributes(values: dict[str, Any]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=_any(value)) for key, value in values.items()]
+
+
+@pytest.fixture
+def noon() -> int:
+    return NOON
+
+
+@pytest.fixture
+def request_of() -> Callable[..., ExportTraceServiceRequest]:
+    """request_of(span, ..., resource={...}): spans are dicts of field values, `attributes` a plain dict."""
+
+    def build(*spans: dict[str, Any], resource: dict[str, Any] | None = None) -> ExportTraceServiceRequest:
+        request = ExportTraceServiceRequest()
+        entry = request.resource_spans.add()
+        entry.resource.attributes.extend(_attributes(resource or {}))
+        scope = entry.scope_spans.add()
+        scope.scope.name = "kvflags"
+        for number, fields in enumerate(spans, 1):
+            given = {
+                "trace_id": number.to_bytes(16, "big"),
+                "span_id": number.to_bytes(8, "big"),
+                "name": "kv.transfer",
+                "start_time_unix_nano": NOON + number,
+                "end_time_unix_nano": NOON + number + 1_000_000,
+            } | fields
+            attributes = _attributes(given.pop("attributes", {}))
+            scope.spans.add(**given).attributes.extend(attributes)
+        return request
+
+    return build
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/kvflags.db", upgrade=True)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def mismatches() -> list[Any]:
+    """What the writer told of failed handshakes."""
+    return []
+
+
+@pytest.fixture
+def writer(db: Database, mismatches: list[Any]) -> Iterator[Writer]:
+    made = Writer(
+        db, on_mismatch=lambda conn, mismatch, now_us: mismatches.append((mismatch, now_us)), clock=lambda: NOON
+    )
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serve(writer: Writer) -> Iterator[Callable[..., httpx.Client]]:
+    """serve(limits): a uvicorn on a free port with the ingest routes; gives a client of it."""
+    stops: list[Callable[[], None]] = []
+
+    def start(limits: Limits | None = None, clock: Callable[[], int] = lambda: NOON) -> httpx.Client:
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(Starlette(routes=list(routes(writer, limits, clock))), log_level="warning")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+        thread.start()
+        while not server.started:
+            time.sleep(0.005)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30)
+
+        def stop() -> None:
+            client.close()
+            server.should_exit = True
+            thread.join()
+            listener.close()
+
+        stops.append(stop)
+        return client
+
+    yield start
+    for stop in stops:
+        stop()

@@ -19,7 +19,7 @@ _HEARTBEAT_S = (0.1, 3600.0)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The decision for the feature that this release knows (None: it has no flag); the heartbeats' interval in seconds."""
+    """The decision for the feature that we know (None: it has no flag), and the heartbeats' interval in seconds."""
 
     decision: Decision | None
     heartbeat_s: float

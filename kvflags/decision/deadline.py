@@ -73,9 +73,9 @@ def _addresses(host: str, port: int, deadline: Deadline) -> list[_Address]:
     return [(socket.AF_INET if literal.version == 4 else socket.AF_INET6, host)]
 
 
-def _looked_up(host: str, port: int, deadline: Deadline, lookup: str = _LOOKUP) -> list[_Address]:
+def _looked_up(host: str, port: int, deadline: Deadline) -> list[_Address]:
     # Isolated and without site-packages: 15 ms to start, and none of the host's plugins.
-    command = [sys.executable or "python3", "-I", "-S", "-c", lookup, host, str(port)]
+    command = [sys.executable or "python3", "-I", "-S", "-c", _LOOKUP, host, str(port)]
     try:
         # `run` kills and reaps the process when the time is over.
         found = subprocess.run(command, capture_output=True, timeout=deadline.left(), check=True)  # noqa: S603

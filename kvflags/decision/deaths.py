@@ -3,8 +3,8 @@
 
 A process leaves a mark when it starts and takes it away when it stops cleanly. While it lives it holds a lock on the
 mark, which the kernel drops however it dies; so a mark that nobody holds is a death, across containers and reboots.
-The front end leaves one (a crash while the model loads) and each rank-0 worker one (a crash later): a front end outlives
-its engine core and then stops in good order, which must not hide the crash.
+The front end leaves one (a crash while the model loads) and each rank-0 worker one (a crash later): a front end may
+outlive its engine core and then stop in good order, which must not hide the crash.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's stream of heartbeats: one daemon thread in the rank-0 worker, from registered caches to shutdown.
 
-It also owns registering anew: where the front end could not reach the collector, or the collector has forgotten us (404).
-What the engine does is frozen by then, so a decision that comes back late only changes what later spans say.
+It also owns registering anew: where the front end could not reach the collector, or the collector has forgotten us
+(404). What the engine does is frozen by then, so a decision that comes back late only changes what later spans say.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Heartbeats:
         if self._client is None or self._thread is not None:
             return
         if self._mark:
-            self._mark.leave(self._problems)
+            problems: list[str] = []
+            self._mark.leave(problems)
+            self.update(problems=problems)
         self._thread = threading.Thread(target=self._run, name="kvflags-heartbeat", daemon=True)
         self._thread.start()
 

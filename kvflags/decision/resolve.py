@@ -117,7 +117,7 @@ def _start(settings: Settings, role: str, facts: Facts, problems: list[str], *, 
         registration_id=registration_id,
         registered=heard is not None,
         registration=body | {"problems": registration.codes(problems)},
-        url=settings.collector_url if registers else None,
+        url=settings.collector_url,
         heartbeat_s=heard.heartbeat_s if heard else 30.0,
         problems=tuple(registration.codes(problems)),
     )

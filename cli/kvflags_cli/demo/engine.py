@@ -218,6 +218,8 @@ def _main() -> None:
         "max_num_seqs": 8,
         "seed": 0,
         "enable_prefix_caching": False,
+        # A small pool: freed blocks are handed out again in another order, as on an engine that has served for a while.
+        "num_gpu_blocks_override": 128,
         **options,
     }
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(kv_transfer_config=transfer, **arguments))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collector fails in every way it can; engines answer as if it had never been there, and nothing is lost."""
+
+import pytest
+from fleet import eventually
+from link import Link, State
+
+from kvflags_cli.demo.traffic import prompts
+
+
+@pytest.fixture(scope="module")
+def link(fleet):
+    one = Link(fleet.service.url, State.SILENT)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def pair(fleet, link):
+    """Started while the collector accepts and never answers."""
+    return fleet.pair("outage", "r1", url=link.url).start().wait_ready()
+
+
+@pytest.mark.parametrize("state", [State.SILENT, State.BROKEN, State.CUT], ids=lambda state: state.name.lower())
+def test_requests_are_answered_as_ever(pair, link, state):
+    link.state = state
+    for request_id, tokens in prompts(state.name, 4, seed=7, longest=300).items():
+        crossed, local = pair.request(request_id, tokens, 8), pair.local(f"local-{request_id}", tokens, 8)
+        assert (crossed.finish_reason, crossed.tokens, crossed.logprobs) == ("length", local.tokens, local.logprobs)
+
+
+def test_what_was_buffered_arrives_once_the_collector_answers(fleet, pair, link):
+    link.state = State.UP
+    row = eventually(lambda: (r := fleet.row("outage", "r1")) and r["transfers"] == 12 and r, "the buffered spans", 60)
+    assert (row["variant"], row["failed"], row["dropped"]) == ("off", 0, 0)
+
+
+def test_a_collector_killed_in_the_middle_comes_back_to_everything(fleet, pair, link):
+    fleet.service.kill()
+    results = pair.send(prompts("killed", 6, seed=8, longest=300), 8)
+    assert {result.finish_reason for result in results.values()} == {"length"}
+    fleet.service.start()
+    eventually(lambda: (r := fleet.row("outage", "r1")) and r["transfers"] == 18, "the spans of the outage", 60)

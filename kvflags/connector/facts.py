@@ -32,7 +32,7 @@ def static_facts(vllm_config: VllmConfig, settings: Settings) -> Facts:
     parallel, cache = vllm_config.parallel_config, vllm_config.cache_config
     connector, nested_in = _connector(vllm_config)
     return Facts(
-        vllm=_version("vllm"),
+        vllm=_quietly(_vllm),
         nixl=next((found for name in _NIXL if (found := _version(name))), None),
         model_class=_quietly(lambda: _model_class(vllm_config.model_config)),
         architecture=_quietly(lambda: str(vllm_config.model_config.architecture)),
@@ -62,6 +62,13 @@ def worker_facts(connector_worker: Worker) -> dict[str, str | int]:
         "block_size": int(connector_worker.block_size) * int(kernel_blocks),
         "transport": "+".join(connector_worker.nixl_backends),
     }
+
+
+def _vllm() -> str:
+    # Not the distribution's version: on CPU that has another name.
+    from vllm import __version__  # noqa: PLC0415 (see _gpu)
+
+    return str(__version__)
 
 
 def _version(distribution: str) -> str | None:
@@ -96,7 +103,7 @@ def _name(backend: object) -> str | None:
 
 
 def _gpu() -> str | None:
-    from vllm.platforms import current_platform  # noqa: PLC0415 (vLLM is loaded by now, but this module may not be it)
+    from vllm.platforms import current_platform  # noqa: PLC0415 (vLLM is loaded by now; this module must not load it)
 
     return None if current_platform.is_cpu() else str(current_platform.get_device_name())
 

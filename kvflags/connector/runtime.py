@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from kvflags.connector.observe import Observer
 from kvflags.connector.requested import OVERRIDE, requested
 from kvflags.decision import carry
 from kvflags.features import CROSS_LAYER_BLOCKS, FEATURES
-from kvflags.flags import Facts, Role, minor
+from kvflags.flags import Decision, Facts, Role, minor
 from kvflags.settings import Settings
 from kvflags.telemetry.export import Exporter
 from kvflags.telemetry.labels import Engine, Labels, Layout, labels
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from kvflags.decision.heartbeat import Heartbeats
 
 __all__ = ["Runtime"]
+
+# What is left of the second once the exporter is done, and enough for a heartbeat thread that is just asleep.
+_STOP_S = 0.1
 
 # The methods in which the pulling and the pushing worker post one request's transfers.
 _POSTING = ("_read_blocks_for_req", "_xfer_blocks_for_req")
@@ -62,6 +66,10 @@ class Runtime:
     def _url(self) -> str | None:
         return self._carried.url if self._carried else self._settings.collector_url
 
+    @property
+    def _decision(self) -> Decision | None:
+        return self._carried.decision if self._carried else None
+
     def _install(self) -> None:
         worker, observer = self._worker, self.observer
         worker.nixl_wrapper = AgentProxy(worker.nixl_wrapper, observer)
@@ -77,15 +85,13 @@ class Runtime:
         facts = worker_facts(self._worker)
         self._facts = self._facts.updated(facts)
         layout = self._layout(len(kv_caches), inner)
-        decision = self._carried.decision if self._carried else None
-        self._labels = labels(self._engine(), decision, self._facts, layout)
+        self._labels = labels(self._engine(), self._decision, self._facts, layout)
         self._beat(facts, layout)
         if self._settings.nixl_telemetry:
             self._export(self._url, self._labels)
 
     def _layout(self, layers: int, inner: str | None) -> Layout:
-        decision = self._carried.decision if self._carried else None
-        feature = FEATURES.get(decision.feature if decision else "", CROSS_LAYER_BLOCKS)
+        feature = FEATURES.get(self._decision.feature if self._decision else "", CROSS_LAYER_BLOCKS)
         regions = len(self._worker.block_len_per_layer)
         return Layout(
             requested=self._environ.get(OVERRIDE) or requested(self._carried, self._environ, inner),
@@ -107,10 +113,14 @@ class Runtime:
             world_size=int(parallel.world_size),
         )
 
-    def _export(self, url: str, fixed: Labels) -> None:
-        # Until a late decision is known, the labels are fixed.
+    def _export(self, url: str, first: Labels) -> None:
         self._exporter = Exporter(
-            self._records, lambda: fixed, url, self._settings.token, environ=self._environ, on_flush=self._flushed
+            self._records,
+            lambda: self._labels or first,
+            url,
+            self._settings.token,
+            environ=self._environ,
+            on_flush=self._flushed,
         )
         self._exporter.start()
 
@@ -120,7 +130,11 @@ class Runtime:
             return
         from kvflags.decision.heartbeat import Heartbeats  # noqa: PLC0415 (ranks other than 0 need no HTTP client)
 
-        self._heartbeats = Heartbeats(self._settings, self._carried, engine.id, engine.world_size)
+        def adopt(decision: Decision) -> None:
+            # What runs is frozen; only what later spans say of it changes.
+            self._labels = labels(engine, decision, self._facts, layout)
+
+        self._heartbeats = Heartbeats(self._settings, self._carried, engine.id, engine.world_size, on_identity=adopt)
         # Rank 0 sees itself only: with more ranks, the spans of each say whether it is effective.
         effective = layout.effective if engine.world_size == 1 else None
         self._heartbeats.update(facts=dict(facts), layout={**asdict(layout), "effective": effective})
@@ -135,10 +149,14 @@ class Runtime:
     def close(self) -> None:
         """The connector has shut down: what was under way ends here, what is queued is sent, within a second."""
         self.observer.close()
+        # Side by side, since each may take a second where the collector hangs, and a second is what both have.
+        stopping = threading.Thread(target=self._heartbeats.stop, daemon=True) if self._heartbeats else None
+        if stopping is not None:
+            stopping.start()
         if self._exporter is not None:
             self._exporter.shutdown()
-        if self._heartbeats is not None:
-            self._heartbeats.stop()
+        if stopping is not None:
+            stopping.join(_STOP_S)
 
 
 def _facts(carried: Carried | None, vllm_config: VllmConfig, settings: Settings) -> Facts:

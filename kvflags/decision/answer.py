@@ -55,15 +55,16 @@ def decision_from(document: Any) -> Decision:  # noqa: ANN401 (JSON from the wir
     return decision
 
 
+# Membership is asked of tuples: what came over the wire may be a list, which no set can be asked for.
 def _checks(decision: Decision) -> list[tuple[str, bool]]:
     return [
         ("feature", isinstance(decision.feature, str)),
         ("flag", isinstance(decision.flag, str)),
         ("reason", isinstance(decision.reason, str)),
-        ("variant", decision.variant in set(Variant)),
-        ("arm", decision.arm is None or decision.arm in set(Arm)),
-        ("comparison", decision.comparison in set(Comparison)),
-        ("state", decision.state in set(PinState)),
+        ("variant", decision.variant in tuple(Variant)),
+        ("arm", decision.arm is None or decision.arm in tuple(Arm)),
+        ("comparison", decision.comparison in tuple(Comparison)),
+        ("state", decision.state in tuple(PinState)),
         ("revision", type(decision.revision) is int),
         ("epoch", type(decision.epoch) is int),
         ("bucket", decision.bucket is None or type(decision.bucket) is int),

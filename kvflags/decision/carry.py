@@ -99,7 +99,7 @@ class Carried:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Carried:
-        """The inverse of `to_json`. Raises KeyError or TypeError for anything else."""
+        """The inverse of `to_json`. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
         decision, rest = document["decision"], dict(document["carried"])
         rest["problems"] = tuple(rest["problems"])
         return cls(decision=Decision.from_json(decision) if decision else None, **rest)
@@ -119,7 +119,7 @@ def get(vllm_config: VllmConfig) -> Carried | None:
     ours = _ours(getattr(transfer, "kv_connector_extra_config", None) or {})
     try:
         return Carried.from_json(ours)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -144,7 +144,7 @@ def inherit(
     try:
         document = json.loads(environ.get(ENVIRONMENT, ""))
         carried = Carried.from_json(document)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     same = (carried.deployment, carried.generation, carried.role) == (deployment, generation, role)
     return carried if same and document.get("parent") == parent else None

@@ -154,7 +154,7 @@ def _json(answer: bytes) -> dict[str, Any] | None:
 def _code(said: Mapping[str, Any], status: int) -> ErrorCode | None:
     if status in {401, 403}:
         return ErrorCode.UNAUTHORIZED
-    return ErrorCode(said["code"]) if said.get("code") in set(ErrorCode) else None
+    return ErrorCode(said["code"]) if said.get("code") in tuple(ErrorCode) else None
 
 
 class _Answer(io.RawIOBase):

@@ -145,13 +145,13 @@ def _claims(payload: bytes) -> Claims:
 def _well_formed(claims: Mapping[str, Any]) -> bool:
     strings = all(isinstance(claims[name], str) for name in ("flag", "feature", "deployment", "generation"))
     numbers = all(type(claims[name]) is int for name in ("epoch", "revision", "expiry"))
-    arm_is_fine = claims["arm"] is None or claims["arm"] in set(Arm)
+    arm_is_fine = claims["arm"] is None or claims["arm"] in tuple(Arm)
     return (
         strings
         and numbers
         and arm_is_fine
-        and claims["variant"] in set(Variant)
-        and claims["comparison"] in set(Comparison)
+        and claims["variant"] in tuple(Variant)
+        and claims["comparison"] in tuple(Comparison)
     )
 
 

@@ -53,6 +53,8 @@ class State:
                 return json.loads(file.read(_MAX_FILE))
         except FileNotFoundError:
             return None
+        except RecursionError:
+            raise ValueError("too deeply nested") from None
 
     def write(self, suffix: str, document: Any) -> None:  # noqa: ANN401 (JSON)
         """Replace the file as a whole: a reader sees the old document or the new one, also after a crash."""

@@ -11,26 +11,23 @@ Imports inside functions are deliberate here: `kvflags --help` and completion ne
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 __all__ = ["main"]
 
 # Where nothing but the base of the distribution is installed (an engine's image), these are what is missing.
-_CLI_MODULES = frozenset({"httpx", "rich", "typer"})
+_CLI_EXTRA = ("httpx", "rich", "typer")
 
 
 def main() -> None:
     """The console script: run the command line of this process and exit with its code."""
-    try:
-        from kvflags_cli.run import run
-    except ModuleNotFoundError as missing:
-        if missing.name not in _CLI_MODULES:
-            raise
-        sys.exit(_without_the_extra(missing.name))
+    missing = [module for module in _CLI_EXTRA if find_spec(module) is None]
+    if missing:
+        sys.stderr.write(
+            f"error: the kvflags command is not installed here: {' and '.join(missing)} missing\n\n"
+            "hint: pip install 'kvflags[cli]'\n"
+        )
+        sys.exit(2)
+    from kvflags_cli.run import run
+
     sys.exit(run(sys.argv[1:]))
-
-
-def _without_the_extra(module: str | None) -> int:
-    sys.stderr.write(
-        f"error: the kvflags command is not installed here: {module} is missing\n\nhint: pip install 'kvflags[cli]'\n"
-    )
-    return 2

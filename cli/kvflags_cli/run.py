@@ -57,7 +57,9 @@ def _follows(options: Sequence[str], value: str) -> bool:
 def _usage_error(error: TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kvflags"
-    return UsageError(error.format_message(), hint=f"see `{command} --help`")
+    # Typer lets Pydantic check values, whose words for an enumeration begin with what is of no use to anybody.
+    message = error.format_message().replace(": Value error, ", ": ")
+    return UsageError(message, hint=f"see `{command} --help`")
 
 
 def _fault(error: Exception) -> KvflagsError:

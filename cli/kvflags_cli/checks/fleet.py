@@ -63,7 +63,7 @@ def clock(date: str | None, began: float, ended: float) -> Check:
 
 
 def roles(engines: Iterable[Json]) -> Iterator[Check]:
-    """A deployment none of whose generations has both roles is a finding: the labels differ between prefill and decode."""
+    """A finding for each deployment none of whose generations has both roles: their labels differ."""
     seen: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for engine in engines:
         if engine.get("deployment") is not None:
@@ -77,7 +77,7 @@ def roles(engines: Iterable[Json]) -> Iterator[Check]:
 
 def _one_role_each(deployment: str, generations: dict[str, set[str]]) -> Check:
     listed = ", ".join(f"{name} has {next(iter(roles))} only" for name, roles in sorted(generations.items()))
-    hint = "set KVFLAGS_GENERATION to the same release label on both; if the other role is still starting, wait for it"
+    hint = "set KVFLAGS_GENERATION to the same release label on both, or wait if the other role is still starting"
     return finding("roles", f"{deployment}: {listed}", hint)
 
 

@@ -28,7 +28,7 @@ app = typer.Typer(
 _OPTIONAL = frozenset({"alembic", "fastapi", "jinja2", "numpy", "pydantic", "sqlalchemy", "uvicorn"})
 
 Down = Annotated[
-    str, typer.Argument(metavar="REVISION", help="Where to: `base`, `-1`, or a revision.", show_default=False)
+    str, typer.Argument(metavar="REVISION", help="Where to: `base`, or a revision.", show_default=False)
 ]
 
 
@@ -42,7 +42,7 @@ def upgrade(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     _show(db, as_json)
 
 
-@app.command(epilog=example("kvflags db downgrade 0001"))
+@app.command(epilog=example("kvflags db downgrade 0001_control"))
 def downgrade(revision: Down, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Take the database down to REVISION. What later revisions hold is lost: copy the database first."""
     with needs_the_collector():

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags.flags import Target
+from kvflags.flags import BUCKETS
 from kvflags_cli.render.numbers import ABSENT, percent, span
 from kvflags_cli.render.tables import pairs, table
 from kvflags_cli.render.words import phase
@@ -37,8 +37,8 @@ def flag(item: Json) -> Iterator[RenderableType]:
             ("kill switch", "SET" if item["kill_switch"] else "not set"),
             ("target", target(item["target"])),
             *((f"target on {backend}", target(one)) for backend, one in sorted(item["overrides"].items())),
-            ("enrolment", percent(item["enrolment"] / 100_000)),
-            ("holdback", percent(item["holdback"] / 100_000)),
+            ("enrolment", percent(item["enrolment"] / BUCKETS)),
+            ("holdback", percent(item["holdback"] / BUCKETS)),
             ("baseline", span(item["baseline_s"])),
             ("quiet", span(item["quiet_s"])),
             ("revision", str(item["revision"])),
@@ -48,4 +48,8 @@ def flag(item: Json) -> Iterator[RenderableType]:
 
 def target(one: Json | None) -> str:
     """`25%` or `2 deployments`."""
-    return str(Target.from_json(one)) if one else ABSENT
+    if not one:
+        return ABSENT
+    if one["share"] is not None:
+        return f"{one['share'] * 100 / BUCKETS:g}%"
+    return f"{one['count']} deployment" + ("" if one["count"] == 1 else "s")

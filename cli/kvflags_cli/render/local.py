@@ -30,7 +30,7 @@ def doctor(document: Json) -> Iterator[RenderableType]:
 def exit_codes(rows: list[Json]) -> Iterable[RenderableType]:
     return [
         table(
-            (">CODE", "MEANING", "ERRORS"),
+            (">CODE", "~MEANING", "~ERRORS"),
             ((str(row["code"]), row["meaning"], ", ".join(row["errors"]) or ABSENT) for row in rows),
         )
     ]

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kvflags_cli.render.flags import target
@@ -30,13 +30,12 @@ def report(document: Json) -> Iterator[RenderableType]:
         ("LAYOUT BY DEPLOYMENT", _layouts(document["deployments"])),
         ("NOTES", _notes(document["deployments"])),
         ("ALARMS", _alarms(document["alarms"])),
-        (_feedback_words(document["feedback"]), _feedback(document["feedback"]["items"])),
+        ("FEEDBACK", _feedback(document["feedback"])),
+        ("DATA HEALTH", _health(document["data_health"])),
     ):
         if part is not None:
             yield heading(words)
             yield part
-    yield heading("DATA HEALTH")
-    yield _health(document["data_health"])
 
 
 def _verdict(one: Json) -> Iterator[RenderableType]:
@@ -78,20 +77,24 @@ def _arms(arms: list[Json]) -> RenderableType | None:
     if not arms:
         return None
     kinds = sorted({kind for arm in arms for kind in arm["errors"] or {}})
-    errors = [(f"  {kind}", *(count((arm["errors"] or {}).get(kind, 0)) for arm in arms)) for kind in kinds]
+    errors = [(f"  {kind}", *(_failures(arm, kind) for arm in arms)) for kind in kinds]
     rows = [(name, *(read(arm) for arm in arms)) for name, read in _MEASURES]
     after_failed = 1 + [name for name, _ in _MEASURES].index("failed")
     rows[after_failed:after_failed] = errors
     return table(("", *(f">{(arm['arm'] or 'no arm').upper()}" for arm in arms)), rows)
 
 
+def _failures(arm: Json, kind: str) -> str:
+    # A kind that did not occur is 0 only where something was transferred.
+    return ABSENT if arm["transfers"] is None else count((arm["errors"] or {}).get(kind, 0))
+
+
 def _transfers(deployments: list[Json]) -> RenderableType | None:
-    columns = ("DEPLOYMENT", "GENERATION", "ARM", "VARIANT", ">TRANSFERS", ">FAILED", ">DESCR", ">POST", ">TRANSFER")
+    columns = ("~DEPLOYMENT", "ARM", ">TRANSFERS", ">FAILED", ">DESCR", ">POST", ">TRANSFER")
     rows = [
         (
-            *_which(one),
+            " ".join(_which(one)),
             one["arm"] or ABSENT,
-            one["variant"] or ABSENT,
             count(one["transfers"]),
             count(one["failed"]),
             amount(one["descriptors_per_transfer"]),
@@ -104,15 +107,16 @@ def _transfers(deployments: list[Json]) -> RenderableType | None:
 
 
 def _layouts(deployments: list[Json]) -> RenderableType | None:
-    columns = ("DEPLOYMENT", "GENERATION", "REQUESTED", "RESOLVED", "EFFECTIVE", ">REGIONS", ">LAYERS", "EXERCISED")
+    columns = ("~DEPLOYMENT", "VARIANT", "REQUESTED", "RESOLVED", ">REGIONS", ">LAYERS", "EFFECTIVE", "EXERCISED")
     rows = [
         (
-            *_which(one),
+            " ".join(_which(one)),
+            one["variant"] or ABSENT,
             layout.get("requested") or ABSENT,
             layout.get("resolved") or ABSENT,
-            yes_no(layout.get("effective")),
             count(layout.get("regions")),
             count(layout.get("layers")),
+            yes_no(layout.get("effective")),
             _exercised(one["exercised"]),
         )
         for one in deployments
@@ -122,7 +126,7 @@ def _layouts(deployments: list[Json]) -> RenderableType | None:
 
 
 def _notes(deployments: list[Json]) -> RenderableType | None:
-    rows = [("/".join(_which(one)), note) for one in deployments for note in _notes_on(one)]
+    rows = [(" ".join(_which(one)), note) for one in deployments for note in _notes_on(one)]
     return pairs(rows) if rows else None
 
 
@@ -139,15 +143,14 @@ def _notes_on(one: Json) -> Iterator[str]:
 
 
 def _alarms(alarms: list[Json]) -> RenderableType | None:
-    rows = [(Text(one["kind"], style="red"), *_which(one), one["says"], moment(one["first_at"])) for one in alarms]
-    return table(("KIND", "DEPLOYMENT", "GENERATION", "WHAT", "SINCE"), rows) if rows else None
+    rows = [
+        (Text(one["kind"], style="red"), " ".join(_which(one)), one["says"], moment(one["first_at"])) for one in alarms
+    ]
+    return table(("KIND", "~DEPLOYMENT", "~WHAT", "SINCE"), rows) if rows else None
 
 
-def _feedback_words(feedback: Json) -> str:
-    return f"FEEDBACK  +{feedback['positive']} -{feedback['negative']}"
-
-
-def _feedback(items: Iterable[Json]) -> RenderableType | None:
+def _feedback(feedback: Json) -> RenderableType:
+    counts = Text(f"{feedback['positive']} positive, {feedback['negative']} negative")
     rows = [
         (
             one["sign"],
@@ -156,9 +159,9 @@ def _feedback(items: Iterable[Json]) -> RenderableType | None:
             one.get("tag") or ABSENT,
             one.get("comment") or ABSENT,
         )
-        for one in items
+        for one in feedback["items"]
     ]
-    return table(("SIGN", "SOURCE", "DEPLOYMENT", "TAG", "COMMENT"), rows) if rows else None
+    return Group(counts, table(("SIGN", "SOURCE", "~DEPLOYMENT", "TAG", "~COMMENT"), rows)) if rows else counts
 
 
 def _health(health: Json) -> RenderableType:

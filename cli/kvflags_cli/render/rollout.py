@@ -43,7 +43,7 @@ def status(document: Json) -> Iterator[RenderableType]:
 def _deployments(items: list[Json]) -> RenderableType:
     if not items:
         return "None yet. They appear when an engine with this collector's address starts."
-    columns = ("DEPLOYMENT", "ARM", "COMPARISON", "GENERATION", "VARIANT", "STATE", ">ENGINES", ">REPLACE", "REASON")
+    columns = ("~DEPLOYMENT", "ARM", "COMPARISON", "GENERATION", "VARIANT", "STATE", ">ENGINES", ">REPLACE", "~REASON")
     return table(columns, (row for item in items for row in _rows(item)))
 
 
@@ -78,7 +78,7 @@ def explanation(document: Json) -> Iterator[RenderableType]:
         yield Text("A pin outranks everything below, which is what an unpinned generation would be told now.")
     yield heading("PRECEDENCE")
     yield table(
-        ("", "LINE", "OUTCOME"), ((_mark(line["won"]), line["line"], line["outcome"]) for line in document["lines"])
+        ("", "LINE", "~OUTCOME"), ((_mark(line["won"]), line["line"], line["outcome"]) for line in document["lines"])
     )
 
 

@@ -10,16 +10,17 @@ from rich.text import Text
 
 __all__ = ["heading", "pairs", "table"]
 
-# A column whose name begins with this is set flush right: numbers.
-_RIGHT = ">"
+# How a column's name begins says how it is set: numbers flush right, and what may be long folded in a narrow terminal.
+# Every other column keeps its words whole.
+_RIGHT, _FOLDS = ">", "~"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """Columns by name, `>NAME` for numbers. Words are folded where the terminal is narrow, so that nothing is lost."""
+    """Columns by name: `>NAME` for numbers, `~NAME` for ids and sentences."""
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
-        right = name.startswith(_RIGHT)
-        drawn.add_column(name.removeprefix(_RIGHT), justify="right" if right else "left", overflow="fold")
+        justify, folds = ("right" if name.startswith(_RIGHT) else "left"), name.startswith(_FOLDS)
+        drawn.add_column(name.lstrip(_RIGHT + _FOLDS), justify=justify, no_wrap=not folds, overflow="fold")
     for row in rows:
         drawn.add_row(*row)
     return drawn

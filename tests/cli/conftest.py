@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running the command line in this process, and sample documents, one factory for each kind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kvflags_cli.run import run
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """stdout as the one JSON document that it must be."""
+        return json.loads(self.out)
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch, tmp_path):
+    """Nothing of the person's own settings reaches a test, and nobody finds a database of an earlier one."""
+    for name in ("KVFLAGS_COLLECTOR_URL", "KVFLAGS_TOKEN", "KVFLAGS_DB", "FORCE_COLOR", "VLLM_PLUGINS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KVFLAGS_STRICT", "1")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def kvflags(capsys):
+    """`kvflags(*arguments) -> Result`: one invocation, its output taken apart."""
+
+    def invoke(*arguments: str) -> Result:
+        code = run(arguments)
+        out, err = capsys.readouterr()
+        return Result(int(code), out, err)
+
+    return invoke
+
+
+@pytest.fixture
+def free_port():
+    """A port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+_REPORT: dict[str, Any] = {
+    "schema": "kvflags.report/1",
+    "flag": {
+        "key": "cross-layer-blocks",
+        "feature": "cross_layer_blocks",
+        "phase": "running",
+        "revision": 2,
+        "target": {"share": None, "count": 1},
+    },
+    "generated_at": "2026-11-30T22:10:03.000000Z",
+    "fresh_as_of": "2026-11-30T22:10:02.000000Z",
+    "verdict": {
+        "state": "waiting",
+        "reason": "too_few_deployments",
+        "why": ["1 treated deployment, 4 are needed.", "No deployment was observed for 7 days."],
+        "next": "Raise the count: kvflags rollout set cross-layer-blocks --count 4",
+    },
+    "arms": [
+        {
+            "arm": "treatment",
+            "deployments": 1,
+            "transfers": 1250,
+            "failed": 2,
+            "errors": {"transfer_failed": 2},
+            "bytes": 12582912,
+            "descriptors_per_transfer": 5.25,
+            "blocks_per_transfer": 5.25,
+            "post_ms": {"mean": 0.4183, "p50": 0.4, "p99": 1.25},
+            "transfer_ms": {"mean": 3.1, "p50": 2.9, "p99": 12.04},
+        },
+        {
+            "arm": "control",
+            "deployments": 1,
+            "transfers": None,
+            "failed": None,
+            "errors": {},
+            "bytes": None,
+            "descriptors_per_transfer": None,
+            "blocks_per_transfer": None,
+            "post_ms": {"mean": None, "p50": None, "p99": None},
+            "transfer_ms": {"mean": None, "p50": None, "p99": None},
+        },
+    ],
+    "deployments": [
+        {
+            "deployment": "demo/lab/a",
+            "generation": "r2",
+            "epoch": 1,
+            "arm": "treatment",
+            "comparison": "included",
+            "excluded_because": None,
+            "variant": "on",
+            "transfers": 1250,
+            "failed": 2,
+            "errors": {"transfer_failed": 2},
+            "bytes": 12582912,
+            "descriptors_per_transfer": 5.25,
+            "blocks_per_transfer": 5.25,
+            "post_ms": {"mean": 0.4183, "p50": 0.4, "p99": 1.25},
+            "transfer_ms": {"mean": 3.1, "p50": 2.9, "p99": 12.04},
+            "layout": {"requested": "BHLNC", "resolved": "BHLNC", "effective": True, "regions": 1, "layers": 8},
+            "exercised": True,
+            "refusals": [],
+            "dropped": 3,
+        },
+        {
+            "deployment": "demo/lab/b",
+            "generation": "r2",
+            "epoch": 1,
+            "arm": "control",
+            "comparison": "excluded",
+            "excluded_because": "forced",
+            "variant": "off",
+            "transfers": None,
+            "failed": None,
+            "errors": {},
+            "bytes": None,
+            "descriptors_per_transfer": None,
+            "blocks_per_transfer": None,
+            "post_ms": {"mean": None, "p50": None, "p99": None},
+            "transfer_ms": {"mean": None, "p50": None, "p99": None},
+            "layout": {"requested": None, "resolved": "LBHNC", "effective": False, "regions": 8, "layers": 8},
+            "exercised": False,
+            "refusals": [{"code": "isolation", "says": "It is not stated what keeps generations apart"}],
+            "dropped": 0,
+        },
+    ],
+    "alarms": [
+        {
+            "kind": "mixed",
+            "deployment": "demo/lab/c",
+            "generation": "r1",
+            "says": "prefill runs LBHNC, decode runs BHLNC",
+            "first_at": "2026-11-30T22:09:00Z",
+        }
+    ],
+    "feedback": {
+        "positive": 0,
+        "negative": 1,
+        "items": [
+            {
+                "sign": "negative",
+                "source": "measured",
+                "deployment": "demo/lab/c",
+                "tag": "mixed",
+                "comment": "mixed generation",
+                "author": "collector",
+                "recorded_at": "2026-11-30T22:09:01Z",
+            }
+        ],
+    },
+    "data_health": {"effective_share": 1.0, "mixed_generations": 1, "dropped_spans": 3, "incomplete": 0},
+}
+
+
+@pytest.fixture
+def report_document():
+    """`report_document(**changes)`: a report as the collector sends it, with top-level parts replaced."""
+
+    def make(**changes: Any) -> dict[str, Any]:
+        return copy.deepcopy(_REPORT) | changes
+
+    return make

@@ -108,5 +108,5 @@ def _on_connect(connection: sqlite3.Connection, _: object) -> None:
 
 
 def _begin(conn: Connection) -> None:
-    # A deferred transaction that reads and then writes fails at once when another wrote meanwhile; IMMEDIATE waits first.
+    # A deferred transaction that reads and then writes fails at once when another wrote meanwhile; IMMEDIATE waits.
     conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get(WRITE) else "BEGIN")

@@ -45,7 +45,7 @@ __all__ = [
 _RowId = BigInteger().with_variant(Integer, "sqlite")
 _Name = String(64)
 _Deployment = String(253)
-_Generation = String(128)
+_Generation = String(253)
 _Null = JSON(none_as_null=True)
 
 flags = Table(

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What handlers ask for: the database, the clock, the leases' timing, and when a request came in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from kvflags_collector.rollout.leases import Timing
+from kvflags_collector.store.database import Database
+from kvflags_collector.times import now_us
+
+__all__ = ["Ctx", "Received", "State"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Set once, as `app.state.kvflags`. `clock` gives microseconds, UTC."""
+
+    db: Database
+    timing: Timing = field(default_factory=Timing)
+    clock: Callable[[], int] = now_us
+
+
+async def _state(request: Request) -> State:
+    state: State = request.app.state.kvflags
+    return state
+
+
+async def _received() -> float:
+    # Runs on the event loop when the body was read, so that waiting for a thread counts as time taken.
+    return time.monotonic()
+
+
+Ctx = Annotated[State, Depends(_state)]
+Received = Annotated[float, Depends(_received)]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines: register, heartbeat, list."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi import APIRouter
+
+from kvflags.errors import ErrorCode, Unavailable
+from kvflags_collector.api.context import Ctx, Received
+from kvflags_collector.api.schemas import HeartbeatBody, RegisterBody
+from kvflags_collector.rollout import inventory, ledger
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/engines", tags=["engines"])
+
+# An engine waits 2 s for its answer and then runs `off`. A pin `on` that is committed later than that would leave it
+# beside a pin that it does not follow, so within 1 s it is committed or it never was; the other second is for the way.
+_IN_TIME_S = 1.0
+
+
+@router.post("/register")
+def register(body: RegisterBody, ctx: Ctx, received: Received) -> dict[str, Any]:
+    """Register a front end; creates or reads the pin of its generation. Idempotent by `registration_id`."""
+    with ctx.db.write(wait_s=received + _IN_TIME_S - time.monotonic()) as conn:
+        answer = ledger.register(conn, body.message(), ctx.clock(), ctx.timing)
+        if any(told["variant"] == "on" for told in answer["decisions"]) and time.monotonic() > received + _IN_TIME_S:
+            raise Unavailable(
+                "too late to switch on", hint="the engine runs off; it may register again", code=ErrorCode.OVERLOADED
+            )
+    return answer
+
+
+@router.post("/{registration_id}/heartbeat")
+def heartbeat(registration_id: str, body: HeartbeatBody, ctx: Ctx) -> dict[str, Any]:
+    """Renew an engine's lease and take in what it knows by now. 404: register again, saying what is running."""
+    with ctx.db.write() as conn:
+        return ledger.heartbeat(conn, registration_id, body.message(), ctx.clock(), ctx.timing)
+
+
+@router.get("")
+def engines(ctx: Ctx) -> dict[str, Any]:
+    """All engines, the live ones first."""
+    with ctx.db.read() as conn:
+        return {"items": inventory.engines(conn, ctx.clock())}

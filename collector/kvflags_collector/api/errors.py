@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an error to a response, in one place: `{"error": {"code", "message", "hint"}}` and a status."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from kvflags.errors import (
+    Conflict,
+    ErrorCode,
+    KvflagsError,
+    NotFound,
+    OperatorError,
+    Unauthorized,
+    Unavailable,
+    UsageError,
+)
+
+__all__ = ["envelope", "install"]
+
+_log = logging.getLogger(__name__)
+
+# The most particular class first.
+_STATUS: tuple[tuple[type[KvflagsError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (UsageError, 400),
+    (Unauthorized, 401),
+    (Unavailable, 503),
+    (OperatorError, 503),
+    (KvflagsError, 500),
+)
+
+
+def envelope(code: str, message: str, hint: str, status: int, headers: dict[str, str] | None = None) -> JSONResponse:
+    """The one shape of an error."""
+    body = {"error": {"code": code, "message": message, "hint": hint}}
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception of a handler with the envelope."""
+    app.add_exception_handler(KvflagsError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _internal)
+
+
+async def _ours(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, KvflagsError)
+    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    # A client that asks again at once makes a busy database busier.
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return envelope(error.code, error.message, error.hint, status, headers)
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = "; ".join(_says(problem) for problem in error.errors()[:5])
+    return envelope(ErrorCode.INVALID, problems, "see /docs for the shape of each request", 400)
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers) if error.headers else None
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return envelope(ErrorCode.INVALID, message, "see /docs for what there is", error.status_code, headers)
+
+
+async def _internal(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return envelope(ErrorCode.INTERNAL, "the collector failed", "see its log", 500)
+
+
+def _says(problem: dict[str, Any]) -> str:
+    where: Sequence[object] = [part for part in problem["loc"] if part not in {"body", "query", "path"}]
+    return f"{'.'.join(map(str, where)) or 'body'}: {problem['msg']}"

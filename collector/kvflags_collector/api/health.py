@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Liveness and readiness, for whoever supervises the process. Engines never depend on either."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from kvflags_collector.api.context import Ctx
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/livez")
+async def livez() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(ctx: Ctx) -> dict[str, str]:
+    """The database is at our revision and takes a write; else 503."""
+    ctx.db.check_revision()
+    with ctx.db.write(wait_s=1.0):
+        pass
+    return {"status": "ok"}

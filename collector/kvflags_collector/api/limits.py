@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bound on request bodies, counted while they arrive: a declared length is not to be believed, and may be absent."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kvflags.errors import ErrorCode
+from kvflags_collector.api.errors import envelope
+
+__all__ = ["BodyLimit"]
+
+# A registration is about 1 kB. 64 kB leaves room for every field at its longest.
+_MAX_BYTES = 64 * 1024
+
+
+class BodyLimit:
+    """ASGI middleware: answers 413 to a larger body under `prefix`, and passes everything else on."""
+
+    def __init__(self, app: ASGIApp, prefix: str = "/api/") -> None:
+        self._app, self._prefix = app, prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(self._prefix):
+            return await self._app(scope, receive, send)
+        messages: list[Message] = []
+        size, more = 0, True
+        # Read whole first: the handlers do so anyway, and an answer can still be given when it turns out too large.
+        while more:
+            message = await receive()
+            messages.append(message)
+            size += len(message.get("body", b""))
+            if size > _MAX_BYTES:
+                response = envelope(ErrorCode.INVALID, f"the body is larger than {_MAX_BYTES} bytes", "send less", 413)
+                return await response(scope, receive, send)
+            more = bool(message.get("more_body")) and message["type"] == "http.request"
+
+        async def replay() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        return await self._app(scope, replay, send)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shapes of requests, with their bounds. Unknown fields are ignored, so that either side may be newer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from kvflags.settings import id_problem
+
+__all__ = ["Change", "Create", "Decide", "HeartbeatBody", "Id", "KillSwitch", "RegisterBody", "Target"]
+
+
+def _identity(value: str) -> str:
+    if wrong := id_problem(value):
+        raise ValueError(wrong)
+    return value
+
+
+def _printable(value: str) -> str:
+    # Reasons may have several lines; anything else that moves a terminal's cursor may not.
+    if not all(character.isprintable() or character in "\n\t" for character in value):
+        raise ValueError("has control characters")
+    return value
+
+
+Id = Annotated[str, Field(max_length=253), AfterValidator(_identity)]
+_Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+_Word = Annotated[str, Field(max_length=64), AfterValidator(_printable)]
+_Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_printable)]
+_Author = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Small = Annotated[int, Field(ge=0, le=1_000_000)]
+_Variant = Literal["on", "off"]
+_Problems = Annotated[list[_Word], Field(max_length=64)]
+
+
+class _Body(BaseModel):
+    # Numbers in strings and strings in numbers are refused: what was stored must be what was sent.
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class Facts(_Body):
+    """`kvflags.flags.Facts` on the wire; null means not known."""
+
+    vllm: _Word | None = None
+    nixl: _Word | None = None
+    model_class: _Word | None = None
+    architecture: Annotated[str, Field(max_length=200), AfterValidator(_printable)] | None = None
+    backend: _Word | None = None
+    block_size: _Small | None = None
+    kv_heads_per_rank: _Small | None = None
+    tp: _Small | None = None
+    pp: _Small | None = None
+    dp: _Small | None = None
+    dcp: _Small | None = None
+    kv_cache_dtype: _Word | None = None
+    connector: _Word | None = None
+    nested_in: _Word | None = None
+    gpu: Annotated[str, Field(max_length=200), AfterValidator(_printable)] | None = None
+    transport: _Word | None = None
+    runner: _Word | None = None
+    isolation: Literal["recreate", "bluegreen", "router", "unknown"] | None = None
+    lab: bool | None = None
+
+
+class Local(_Body):
+    """An operator's own setting on the engine."""
+
+    source: _Word
+    variant: _Variant
+
+
+class RegisterBody(_Body):
+    """`POST /api/v1/engines/register`."""
+
+    registration_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    deployment: Id | None
+    generation: Id = "default"
+    role: Literal["prefill", "decode", "both"] = "both"
+    features: Annotated[list[_Word], Field(max_length=64)] = []
+    kvflags: _Word = ""
+    deaths: _Small = 0
+    running: _Variant | None = None
+    local: Local | None = None
+    facts: Facts = Facts()
+    presented: Annotated[str, Field(max_length=8192)] | dict[str, Any] | None = None
+    problems: _Problems = []
+    refused: _Word | None = None
+
+    def message(self) -> dict[str, Any]:
+        """As the ledger takes it: facts that are not known are left out, so that defaults hold."""
+        return self.model_dump() | {"facts": self.facts.model_dump(exclude_none=True)}
+
+
+class Layout(_Body):
+    """What was asked for and what came of it."""
+
+    requested: _Word | None = None
+    resolved: _Word | None = None
+    regions: _Small | None = None
+    layers: _Small | None = None
+    effective: bool | None = None
+
+
+class Exercised(_Body):
+    """Transfers since the start."""
+
+    ok: _Count = 0
+    errors: _Count = 0
+
+
+class Dropped(_Body):
+    """What the engine could not send, since the start."""
+
+    spans: _Count = 0
+    events: _Count = 0
+
+
+class HeartbeatBody(_Body):
+    """`POST /api/v1/engines/{registration_id}/heartbeat`."""
+
+    engine_id: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
+    seq: _Count = 0
+    clock: Annotated[datetime, Field(strict=False)] | None = None
+    ranks: _Small = 1
+    facts: Facts = Facts()
+    layout: Layout = Layout()
+    exercised: Exercised = Exercised()
+    dropped: Dropped = Dropped()
+    problems: _Problems = []
+
+    def message(self) -> dict[str, Any]:
+        """As the ledger takes it."""
+        return self.model_dump() | {"facts": self.facts.model_dump(exclude_none=True)}
+
+
+class Change(_Body):
+    """Who changes a flag, and why. `revision`: the one it was based on; another in force is a 409."""
+
+    author: _Author
+    reason: _Text
+    revision: Annotated[int, Field(ge=1)] | None = None
+
+
+class Create(Change):
+    """`POST /api/v1/flags`. Times in seconds, up to a year."""
+
+    key: _Key
+    feature: _Word
+    baseline_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 7 * 86_400
+    quiet_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 600
+
+
+class Target(Change):
+    """`PUT /api/v1/flags/{key}/target`: exactly one of percent, count and inherit."""
+
+    percent: float | None = None
+    count: Annotated[int, Field(le=1_000_000)] | None = None
+    inherit: bool = False
+    backend: _Word | None = None
+
+
+class KillSwitch(Change):
+    """`PUT /api/v1/flags/{key}/kill-switch`."""
+
+    on: bool
+
+
+class Decide(_Body):
+    """`POST /api/v1/flags/{key}/decide`."""
+
+    deployment: Id
+    generation: Id = "default"

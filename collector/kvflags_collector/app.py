@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where the collector is put together: routes, and the threads behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from fastapi import FastAPI
+
+from kvflags import __version__
+from kvflags_collector.api import deployments, engines, errors, flags, health
+from kvflags_collector.api.context import State
+from kvflags_collector.api.limits import BodyLimit
+from kvflags_collector.ingest import http
+from kvflags_collector.ingest.writer import Writer
+from kvflags_collector.rollout.tick import Ticker
+from kvflags_collector.settings import Settings
+from kvflags_collector.store.database import Database
+from kvflags_collector.store.rollups import Roller
+from kvflags_collector.times import now_us
+
+__all__ = ["create_app"]
+
+
+class _Worker(Protocol):
+    """A thread with a life as long as the app's. Both calls block, so neither runs on the event loop."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = now_us) -> FastAPI:
+    """The ASGI application over an open database, which the caller closes. `clock` gives microseconds, UTC."""
+    writer = Writer(db, clock=lambda: clock() * 1000)
+    roller = Roller(db, clock=lambda: clock() * 1000)
+    ticker = Ticker(db, settings.timing, clock)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
+        # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
+        async with AsyncExitStack() as stack:
+            for worker in (ticker, roller, writer):
+                await stack.enter_async_context(_running(worker))
+            yield
+
+    app = FastAPI(title="kvflags", version=__version__, lifespan=lifespan, redoc_url=None)
+    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock)
+    app.add_middleware(BodyLimit)
+    errors.install(app)
+    for router in (health.router, engines.router, flags.router, deployments.router):
+        app.include_router(router)
+    app.router.routes.extend(http.routes(writer))
+    return app
+
+
+@asynccontextmanager
+async def _running(worker: _Worker) -> AsyncIterator[None]:
+    await asyncio.to_thread(worker.start)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(worker.close)

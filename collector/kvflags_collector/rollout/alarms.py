@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alarms and feedback as the API shows them. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, select
+
+from kvflags_collector.rollout import mixed
+from kvflags_collector.store import control_tables as tables
+from kvflags_collector.times import rfc3339
+
+__all__ = ["feedback", "listing", "standing"]
+
+# The newest are what anybody asks for; pages with cursors come with the rest of the API.
+_LIMIT = 1000
+
+
+def listing(conn: Connection) -> list[dict[str, Any]]:
+    """All alarms, those that stand first, then the newest."""
+    a = tables.alarms.c
+    query = select(tables.alarms).order_by(a.ended_us.is_not(None), a.last_us.desc(), a.id).limit(_LIMIT)
+    return [_alarm(row) for row in conn.execute(query).mappings()]
+
+
+def standing(conn: Connection, deployments: Collection[str]) -> list[dict[str, Any]]:
+    """The alarms of these deployments that have not ended."""
+    a = tables.alarms.c
+    query = select(tables.alarms).where(a.ended_us.is_(None)).order_by(a.id)
+    return [_alarm(row) for row in conn.execute(query).mappings() if row["deployment"] in deployments]
+
+
+def feedback(conn: Connection, flag: str) -> list[dict[str, Any]]:
+    """What was measured and given about a flag, the newest first."""
+    f = tables.feedback
+    query = select(f).where(f.c.flag == flag).order_by(f.c.recorded_us.desc(), f.c.id.desc()).limit(_LIMIT)
+    names = ("id", "flag", "deployment", "generation", "sign", "source", "tag", "comment", "author")
+    rows = conn.execute(query).mappings()
+    return [{name: row[name] for name in names} | {"recorded_at": rfc3339(row["recorded_us"])} for row in rows]
+
+
+def _alarm(row: RowMapping) -> dict[str, Any]:
+    names = ("id", "kind", "flag", "deployment", "generation", "epoch", "detail")
+    return {name: row[name] for name in names} | {
+        "says": mixed.says(row["deployment"], row["generation"], row["detail"]),
+        "first_at": rfc3339(row["first_us"]),
+        "last_at": rfc3339(row["last_us"]),
+        "ended_at": rfc3339(row["ended_us"]),
+    }

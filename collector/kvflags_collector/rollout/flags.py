@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a flag: created, aimed, started, stopped. Every change is a revision with an author and a reason."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from kvflags.errors import Conflict, ErrorCode, NotFound, UsageError
+from kvflags.features import FEATURES
+from kvflags.flags import BUCKETS, Flag, Phase, Target
+from kvflags_collector.rollout import assign, pins
+from kvflags_collector.store.control_tables import flag_revisions, flags
+from kvflags_collector.times import rfc3339
+
+__all__ = ["abort", "by_feature", "create", "get", "kill_switch", "listing", "set_target", "shown", "start", "target"]
+
+
+def get(conn: Connection, key: str) -> Flag:
+    """The flag of that key. NotFound (`unknown_flag`) otherwise."""
+    document = conn.scalar(select(flags.c.document).where(flags.c.key == key))
+    if document is None:
+        known = ", ".join(conn.scalars(select(flags.c.key).order_by(flags.c.key).limit(10))) or "none yet"
+        raise NotFound(f"there is no flag {key!r}", hint=f"flags: {known}", code=ErrorCode.UNKNOWN_FLAG)
+    return Flag.from_json(document)
+
+
+def by_feature(conn: Connection, features: Iterable[str] | None = None) -> dict[str, Flag]:
+    """The unarchived flag of each feature; of those given, or of all."""
+    query = select(flags.c.document).where(flags.c.archived_us.is_(None)).order_by(flags.c.key)
+    if features is not None:
+        query = query.where(flags.c.feature.in_(list(features)))
+    return {flag.feature: flag for flag in map(Flag.from_json, conn.scalars(query))}
+
+
+def shown(conn: Connection, key: str) -> dict[str, Any]:
+    """The flag as the API shows it: the document with its times, and the last change with author and reason."""
+    flag = get(conn, key)
+    row = conn.execute(select(flags.c.created_us, flags.c.updated_us).where(flags.c.key == key)).one()
+    last = conn.execute(
+        select(flag_revisions).where(flag_revisions.c.key == key, flag_revisions.c.revision == flag.revision)
+    ).mappings()
+    change = last.one()
+    return {
+        **flag.to_json(),
+        "created_at": rfc3339(row.created_us),
+        "updated_at": rfc3339(row.updated_us),
+        "last_change": {name: change[name] for name in ("action", "author", "reason")},
+    }
+
+
+def listing(conn: Connection) -> list[dict[str, Any]]:
+    """All unarchived flags as `shown`, by key."""
+    keys = conn.scalars(select(flags.c.key).where(flags.c.archived_us.is_(None)).order_by(flags.c.key)).all()
+    return [shown(conn, key) for key in keys]
+
+
+def create(
+    conn: Connection, *, key: str, feature: str, baseline_s: int, quiet_s: int, author: str, reason: str, now: int
+) -> Flag:
+    """A new flag in phase `draft`; pins every live generation `off`, so that none is on before it was observed."""
+    if feature not in FEATURES:
+        raise UsageError(f"there is no feature {feature!r}", hint=f"features: {', '.join(sorted(FEATURES))}")
+    if conn.scalar(select(flags.c.key).where(flags.c.key == key)) is not None:
+        raise Conflict(f"the flag {key!r} exists", hint=f"see `kvflags flags show {key}`", code=ErrorCode.FLAG_EXISTS)
+    if taken := by_feature(conn, [feature]):
+        other = taken[feature].key
+        raise Conflict(
+            f"the feature {feature} has a flag: {other!r}", hint=f"use {other!r}", code=ErrorCode.FEATURE_TAKEN
+        )
+    flag = Flag(
+        key=key,
+        feature=feature,
+        salt_enrolment=secrets.token_hex(8),
+        salt_arm=secrets.token_hex(8),
+        baseline_s=baseline_s,
+        quiet_s=quiet_s,
+    )
+    row = {"key": key, "feature": feature, "revision": 1, "phase": flag.phase, "document": flag.to_json()}
+    conn.execute(flags.insert().values(**row, created_us=now, updated_us=now))
+    _record(conn, flag, "create", author=author, reason=reason, now=now)
+    pins.pin_live_off(conn, flag, now)
+    return flag
+
+
+def set_target(
+    conn: Connection,
+    key: str,
+    aim: Target | None,
+    *,
+    backend: str | None = None,
+    author: str,
+    reason: str,
+    revision: int | None = None,
+    now: int,
+) -> Flag:
+    """Aim at a share or a count; `aim` None takes a backend's override away. Starts a draft, deals the fleet anew.
+
+    UsageError `unknown_backend`; Conflict `stale_revision`, or `wrong_phase` where the flag was stopped.
+    """
+    flag = _based_on(conn, key, revision)
+    if flag.phase not in {Phase.DRAFT, Phase.RUNNING}:
+        hint = f"start it again with a reason first: POST /api/v1/flags/{key}/start"
+        raise Conflict(f"the flag {key!r} is {flag.phase}", hint=hint, code=ErrorCode.WRONG_PHASE)
+    aimed = _aimed(flag, aim, backend)
+    changed = _revise(conn, replace(aimed, phase=Phase.RUNNING), "set_target", author=author, reason=reason, now=now)
+    assign.deal(conn, changed, now)
+    return changed
+
+
+def target(percent: float | None, count: int | None) -> Target:
+    """What a caller asked for, checked. UsageError unless it is one of percentage and count, and in range."""
+    try:
+        # 25.3 % is 25,300 buckets; rounding undoes what binary fractions do to 0.1.
+        return Target(share=None if percent is None else round(percent * BUCKETS / 100), count=count)
+    except ValueError as error:
+        raise UsageError(str(error), hint="for example 25% or --count 2") from error
+
+
+def kill_switch(
+    conn: Connection, key: str, *, on: bool, author: str, reason: str, revision: int | None = None, now: int
+) -> Flag:
+    """Set or clear the kill switch. Setting condemns every pin `on`; clearing lifts no condemnation."""
+    flag = _based_on(conn, key, revision)
+    if flag.kill_switch == on:
+        return flag
+    action = "kill_switch_on" if on else "kill_switch_off"
+    changed = _revise(conn, replace(flag, kill_switch=on), action, author=author, reason=reason, now=now)
+    if on:
+        pins.condemn_flag(conn, key, "kill_switch")
+    return changed
+
+
+def abort(conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int) -> Flag:
+    """Stop the rollout: phase `aborted`, every pin `on` condemned. Aborting twice changes nothing."""
+    flag = _based_on(conn, key, revision)
+    if flag.phase == Phase.ABORTED:
+        return flag
+    changed = _revise(conn, replace(flag, phase=Phase.ABORTED), "abort", author=author, reason=reason, now=now)
+    pins.condemn_flag(conn, key, "abort")
+    return changed
+
+
+def start(conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int) -> Flag:
+    """Take a draft, paused or aborted flag to `running`; what was condemned stays condemned."""
+    flag = _based_on(conn, key, revision)
+    if flag.phase == Phase.RUNNING:
+        return flag
+    if flag.phase == Phase.COMPLETED:
+        raise Conflict(f"the flag {key!r} is completed", hint="create a new one", code=ErrorCode.WRONG_PHASE)
+    changed = _revise(conn, replace(flag, phase=Phase.RUNNING), "start", author=author, reason=reason, now=now)
+    assign.deal(conn, changed, now)
+    return changed
+
+
+def _aimed(flag: Flag, aim: Target | None, backend: str | None) -> Flag:
+    known = FEATURES[flag.feature].backends
+    if backend is None:
+        if aim is None:
+            raise UsageError("what to inherit from is the default target", hint="name the override: --backend NAME")
+        return replace(flag, target=aim)
+    if backend not in known:
+        hint = f"backends: {', '.join(sorted(known))}"
+        raise UsageError(f"there is no attention backend {backend!r}", hint=hint, code=ErrorCode.UNKNOWN_BACKEND)
+    others: Mapping[str, Target] = {name: kept for name, kept in flag.overrides.items() if name != backend}
+    return replace(flag, overrides=others if aim is None else {**others, backend: aim})
+
+
+def _based_on(conn: Connection, key: str, revision: int | None) -> Flag:
+    flag = get(conn, key)
+    if revision is not None and revision != flag.revision:
+        message = f"the flag {key!r} is at revision {flag.revision}, the change was based on {revision}"
+        raise Conflict(message, hint=f"look again: `kvflags rollout status {key}`", code=ErrorCode.STALE_REVISION)
+    return flag
+
+
+def _revise(conn: Connection, flag: Flag, action: str, *, author: str, reason: str, now: int) -> Flag:
+    revised = replace(flag, revision=flag.revision + 1)
+    values = {"revision": revised.revision, "phase": revised.phase, "document": revised.to_json(), "updated_us": now}
+    conn.execute(update(flags).where(flags.c.key == flag.key).values(**values))
+    _record(conn, revised, action, author=author, reason=reason, now=now)
+    return revised
+
+
+def _record(conn: Connection, flag: Flag, action: str, *, author: str, reason: str, now: int) -> None:
+    row = {"key": flag.key, "revision": flag.revision, "document": flag.to_json(), "action": action}
+    conn.execute(flag_revisions.insert().values(**row, author=author, reason=reason, recorded_us=now))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heartbeats: an engine lives, this is what it turned out to be, and this is what it should know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, select, update
+
+from kvflags.errors import ErrorCode, NotFound
+from kvflags.features import FEATURES
+from kvflags.flags import Facts, Flag, PinState
+from kvflags_collector.rollout import flags, leases, mixed, observe, pins
+from kvflags_collector.rollout.leases import Timing
+from kvflags_collector.rollout.messages import Heartbeat
+from kvflags_collector.rollout.standing import unsafe
+from kvflags_collector.store import control_tables as tables
+from kvflags_collector.times import rfc3339
+
+__all__ = ["heartbeat"]
+
+
+def heartbeat(
+    conn: Connection, registration_id: str, body: Mapping[str, Any], now: int, timing: Timing | None = None
+) -> dict[str, Any]:
+    """Renew the leases and take in what is new; the answer of api.md. Writes.
+
+    NotFound (`unknown_registration`): register again, saying what is running.
+    """
+    timing, beat = timing or Timing(), Heartbeat.from_json(body)
+    leases.bridge(conn, timing, now)
+    known = flags.by_feature(conn)
+    registration = _registration(conn, registration_id, known.values(), now)
+    before, engine = _take_in(conn, registration, beat, timing, now)
+    expected = Facts.from_json(engine["facts"]).dp
+    leases.renew(conn, registration_id, beat.engine_id, expected=expected, timing=timing, now=now)
+    if registration["deployment"] is None:
+        return _answer(known.values(), [], {"replace": 0, "live": 0}, now)
+    return _identified(conn, known, before, engine, now)
+
+
+def _registration(conn: Connection, registration_id: str, known: Iterable[Flag], now: int) -> RowMapping:
+    t = tables.registrations
+    row = conn.execute(select(t).where(t.c.id == registration_id)).mappings().first()
+    if row is None or _outlived(conn, row, known, now):
+        raise NotFound(
+            "this registration is not known, or its epoch was closed",
+            hint="register again, saying what is running",
+            code=ErrorCode.UNKNOWN_REGISTRATION,
+        )
+    return row
+
+
+def _outlived(conn: Connection, registration: RowMapping, known: Iterable[Flag], now: int) -> bool:
+    """Whether the lease ended and the epoch with it: then another decision may hold, or none, and it must ask again.
+
+    While peers kept the epoch open, a late engine simply goes on under it.
+    """
+    ended = registration["lease_until_us"]
+    if registration["deployment"] is None or registration["local"] or ended > now:
+        return False
+    where = (registration["deployment"], registration["generation"])
+    held = (pins.open_pin(conn, flag.key, *where) for flag in known)
+    return any(pin is None or pin.pinned_us > ended for pin in held)
+
+
+def _take_in(
+    conn: Connection, registration: RowMapping, beat: Heartbeat, timing: Timing, now: int
+) -> tuple[RowMapping | None, RowMapping]:
+    """Store the heartbeat; gives the engine's row as it was (None: new) and as it is."""
+    t = tables.engines
+    mine = (t.c.registration == registration["id"], t.c.engine_id == beat.engine_id)
+    before = conn.execute(select(t).where(*mine)).mappings().first()
+    earlier = Facts.from_json((before or registration)["facts"])
+    values = beat.columns | {
+        "facts": earlier.updated(beat.facts).to_json(),
+        "skew_ms": None if beat.clock_us is None else (beat.clock_us - now) / 1000,
+        "last_us": now,
+    }
+    if before is None:
+        identity = {"registration": registration["id"], "engine_id": beat.engine_id, "first_us": now}
+        inherited = {name: registration[name] for name in ("deployment", "generation", "role")}
+        conn.execute(t.insert().values(**identity, **inherited, **values, lease_until_us=now + timing.running_us))
+    else:
+        conn.execute(update(t).where(*mine).values(**values))
+    return before, conn.execute(select(t).where(*mine)).mappings().one()
+
+
+def _identified(
+    conn: Connection, known: Mapping[str, Flag], before: RowMapping | None, engine: RowMapping, now: int
+) -> dict[str, Any]:
+    deployment, generation = engine["deployment"], engine["generation"]
+    seen = update(tables.deployments).where(tables.deployments.c.id == deployment).values(last_seen_us=now)
+    conn.execute(seen)
+    new = before is None or before["lease_until_us"] <= now
+    if new or _differs(before, engine, "facts"):
+        _condemn_unsafe(conn, known, engine)
+    if new or _differs(before, engine, "facts") or (engine["ok"] and _differs(before, engine, "ok")):
+        observe.observe(conn, deployment, observe.quiet(known.values()), now)
+    if new or _differs(before, engine, "resolved"):
+        mixed.look(conn, deployment, generation, now)
+    held = [pins.open_pin(conn, flag.key, deployment, generation) for flag in known.values()]
+    condemned = [pin.flag for pin in held if pin and pin.state == PinState.CONDEMNED]
+    live = leases.head_count(conn, now, deployment).get((deployment, generation), 0)
+    return _answer(known.values(), condemned, {"replace": live if condemned else 0, "live": live}, now)
+
+
+def _differs(before: RowMapping | None, engine: RowMapping, column: str) -> bool:
+    return before is None or before[column] != engine[column]
+
+
+def _condemn_unsafe(conn: Connection, known: Mapping[str, Flag], engine: RowMapping) -> None:
+    """Facts that only the worker knows can show that what runs is unsafe: it cannot stop, but it must be replaced."""
+    facts = Facts.from_json(engine["facts"])
+    for flag in known.values():
+        pin = pins.open_pin(conn, flag.key, engine["deployment"], engine["generation"])
+        if pin is not None and unsafe(FEATURES[flag.feature], facts):
+            pins.condemn(conn, pin, "unsafe_under_pin")
+
+
+def _answer(known: Iterable[Flag], condemned: list[str], pending: dict[str, int], now: int) -> dict[str, Any]:
+    revision = max((flag.revision for flag in known), default=0)
+    return {"revision": revision, "condemned": condemned, "pending": pending, "server_time": rfc3339(now)}

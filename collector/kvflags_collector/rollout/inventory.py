@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of what is there: engines and deployments, as the API shows them. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, select
+
+from kvflags.features import FEATURES
+from kvflags.flags import Flag
+from kvflags_collector.rollout import flags, leases, observe, pins
+from kvflags_collector.rollout.pins import Pin
+from kvflags_collector.rollout.standing import assignment, unobserved
+from kvflags_collector.store import control_tables as tables
+from kvflags_collector.times import rfc3339
+
+__all__ = ["deployments", "engines"]
+
+# The newest are what anybody asks for; pages with cursors come with the rest of the API.
+_LIMIT = 1000
+
+
+def engines(conn: Connection, now: int) -> list[dict[str, Any]]:
+    """Engines that heartbeat or did, and registrations that never yet did (`engine_id` null); the live ones first."""
+    e, r = tables.engines, tables.registrations
+    registrations = {row["id"]: row for row in _newest(conn, r, r.c.registered_us)}
+    seen = _newest(conn, e, e.c.last_us)
+    items = [_engine(row, registrations.get(row["registration"]), now) for row in seen]
+    heard = {row["registration"] for row in seen}
+    items += [_starting(row, now) for name, row in registrations.items() if name not in heard]
+    return sorted(items, key=lambda item: item["state"] == "ended")
+
+
+def deployments(conn: Connection, now: int) -> list[dict[str, Any]]:
+    """Every deployment by name, and one item with `deployment` null for engines without identity, if there are any."""
+    living = leases.head_count(conn, now)
+    known = flags.by_feature(conn).values()
+    in_force = pins.open_pins(conn)
+    rows = conn.execute(select(tables.deployments).order_by(tables.deployments.c.id)).mappings().all()
+    items = [_deployment(conn, row, known, in_force, now) | _living(living, row["id"]) for row in rows]
+    nameless = _living(living, None)
+    return [*items, {"deployment": None} | nameless] if nameless["live_engines"] else items
+
+
+def _newest(conn: Connection, table: Any, by: Any) -> list[RowMapping]:  # noqa: ANN401 (a table and its column)
+    return list(conn.execute(select(table).order_by(by.desc()).limit(_LIMIT)).mappings())
+
+
+def _engine(row: RowMapping, registration: RowMapping | None, now: int) -> dict[str, Any]:
+    return _common(row, registration, now) | {
+        "engine_id": row["engine_id"],
+        "registration_id": row["registration"],
+        "state": "running" if row["lease_until_us"] > now else "ended",
+        "layout": {name: row[name] for name in ("requested", "resolved", "effective", "regions", "layers")},
+        "exercised": {"ok": row["ok"], "errors": row["errors"]},
+        "dropped": {"spans": row["dropped_spans"], "events": row["dropped_events"]},
+        "ranks": row["ranks"],
+        "skew_ms": row["skew_ms"],
+        "first_seen_at": rfc3339(row["first_us"]),
+        "last_seen_at": rfc3339(row["last_us"]),
+        "problems": sorted({*row["problems"], *(registration["problems"] if registration else [])}),
+    }
+
+
+def _starting(row: RowMapping, now: int) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"requested": None, "resolved": None, "effective": None, "regions": None, "layers": None}
+    return _common(row, row, now) | {
+        "engine_id": None,
+        "registration_id": row["id"],
+        "state": "starting" if row["lease_until_us"] > now else "ended",
+        "layout": nothing,
+        "exercised": {"ok": 0, "errors": 0},
+        "dropped": {"spans": 0, "events": 0},
+        "ranks": None,
+        "skew_ms": None,
+        "first_seen_at": rfc3339(row["registered_us"]),
+        "last_seen_at": rfc3339(row["registered_us"]),
+        "problems": sorted(row["problems"]),
+    }
+
+
+def _common(row: RowMapping, registration: RowMapping | None, now: int) -> dict[str, Any]:
+    return {
+        "deployment": row["deployment"],
+        "generation": row["generation"],
+        "role": row["role"],
+        "live": row["lease_until_us"] > now,
+        "lease_until": rfc3339(row["lease_until_us"]),
+        "facts": row["facts"],
+        "kvflags": registration["kvflags"] if registration else None,
+        "local": registration["local"] if registration else None,
+    }
+
+
+def _living(living: dict[tuple[str | None, str], int], deployment: str | None) -> dict[str, Any]:
+    mine = {generation: number for (name, generation), number in living.items() if name == deployment}
+    return {"live_engines": sum(mine.values()), "live_generations": dict(sorted(mine.items()))}
+
+
+def _deployment(
+    conn: Connection, row: RowMapping, known: Iterable[Flag], in_force: Iterable[Pin], now: int
+) -> dict[str, Any]:
+    seen = observe.observed(row["observed"])
+    return {
+        "deployment": row["id"],
+        "first_seen_at": rfc3339(row["first_seen_us"]),
+        "last_seen_at": rfc3339(row["last_seen_us"]),
+        "observed_at": rfc3339(row["observed_us"]),
+        "observed_generation": row["observed_generation"],
+        "baseline_at": rfc3339(row["baseline_us"]),
+        "backends": sorted({facts.backend for each in seen.values() for facts in each if facts.backend}),
+        "roles": sorted(seen),
+        "flags": [_under(conn, flag, row, in_force, now) for flag in known],
+    }
+
+
+def _under(conn: Connection, flag: Flag, row: RowMapping, in_force: Iterable[Pin], now: int) -> dict[str, Any]:
+    refused = observe.disqualified(FEATURES[flag.feature], observe.observed(row["observed"]))
+    waiting = unobserved(conn, flag, dict(row), now)
+    dealt = assignment(conn, flag.key, row["id"])
+    mine = [pin for pin in in_force if pin.deployment == row["id"] and pin.flag == flag.key]
+    return {
+        "flag": flag.key,
+        "eligible": not refused and not waiting,
+        "refusals": [{"code": refusal.code, "says": refusal.says} for refusal in refused],
+        "waiting_for": waiting or None,
+        "arm": dealt.arm if dealt else None,
+        "comparison": dealt.comparison if dealt else None,
+        "pins": [
+            {"generation": p.generation, "epoch": p.epoch, "variant": p.variant, "state": p.state, "reason": p.reason}
+            for p in mine
+        ],
+    }

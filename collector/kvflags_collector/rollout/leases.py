@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who lives: starting leases, running leases, and what an outage of the collector does to both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, RowMapping, and_, func, select, update
+
+from kvflags_collector.store.control_tables import collectors, engines, registrations
+from kvflags_collector.times import SECOND
+
+__all__ = ["Timing", "bridge", "first_lease", "head_count", "live_engines", "live_registrations", "renew"]
+
+# The name under which this collector notes that it was alive. Several collectors will each have their own.
+_SELF = "collector"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long leases last. `heartbeat_s` is what engines are told; a running lease is three of them.
+
+    start_lease_s: weights load slowly (30 minutes), so an engine counts as live that long before its first heartbeat.
+    """
+
+    heartbeat_s: float = 30.0
+    start_lease_s: float = 1800.0
+
+    @property
+    def running_us(self) -> int:
+        return round(3 * self.heartbeat_s * SECOND)
+
+    @property
+    def starting_us(self) -> int:
+        return round(self.start_lease_s * SECOND)
+
+
+def live_registrations(
+    conn: Connection, now: int, deployment: str | None = None, generation: str | None = None
+) -> Sequence[RowMapping]:
+    """Registrations whose lease holds, the oldest first; of one deployment or generation where given."""
+    query = select(registrations).where(registrations.c.lease_until_us > now).order_by(registrations.c.registered_us)
+    if deployment is not None:
+        query = query.where(registrations.c.deployment == deployment)
+    if generation is not None:
+        query = query.where(registrations.c.generation == generation)
+    return conn.execute(query).mappings().all()
+
+
+def live_engines(
+    conn: Connection, now: int, deployment: str | None = None, generation: str | None = None
+) -> Sequence[RowMapping]:
+    """Engines whose lease holds, the oldest first: those that heartbeat, not those still starting."""
+    query = select(engines).where(engines.c.lease_until_us > now).order_by(engines.c.first_us, engines.c.engine_id)
+    if deployment is not None:
+        query = query.where(engines.c.deployment == deployment)
+    if generation is not None:
+        query = query.where(engines.c.generation == generation)
+    return conn.execute(query).mappings().all()
+
+
+def first_lease(timing: Timing, running: str | None, now: int) -> int:
+    """Until when a registration counts as live without a heartbeat. One that runs already will heartbeat at once."""
+    return now + (timing.starting_us if running is None else timing.running_us)
+
+
+def renew(conn: Connection, registration: str, engine: str, *, expected: int, timing: Timing, now: int) -> None:
+    """A heartbeat came: the engine's lease runs anew, and the registration's starting lease gives way to it.
+
+    With data parallelism (`expected` engines under one registration) the starting lease stays until all were heard,
+    else those that load more slowly would be taken for dead.
+    """
+    until = now + timing.running_us
+    mine = and_(engines.c.registration == registration, engines.c.engine_id == engine)
+    conn.execute(update(engines).where(mine).values(lease_until_us=until))
+    under = select(func.count()).select_from(engines).where(engines.c.registration == registration)
+    complete = (conn.scalar(under) or 0) >= expected
+    gives_way = registrations.c.id == registration
+    if not complete:
+        gives_way = and_(gives_way, registrations.c.lease_until_us < until)
+    conn.execute(update(registrations).where(gives_way).values(lease_until_us=until))
+
+
+def bridge(conn: Connection, timing: Timing, now: int) -> bool:
+    """Run first in every transaction that judges leases: whether an outage of the collector has just ended.
+
+    Nobody could heartbeat while no collector was alive. If that lasted a lease or more, every lease that held when it
+    began is extended to the end of the outage plus one lease, so that nothing is decided anew because of it.
+    """
+    alive = conn.scalar(select(func.max(collectors.c.alive_us)))
+    _note_alive(conn, alive, now)
+    if alive is None or now - alive < timing.running_us:
+        return False
+    until = now + timing.running_us
+    for table in (registrations, engines):
+        held = and_(table.c.lease_until_us > alive, table.c.lease_until_us < until)
+        conn.execute(update(table).where(held).values(lease_until_us=until))
+    return True
+
+
+def _note_alive(conn: Connection, alive: int | None, now: int) -> None:
+    # Once a second is enough to tell an outage of 90 s from none, and spares a page write per request.
+    if alive is None:
+        conn.execute(collectors.insert().values(id=_SELF, alive_us=now))
+    elif now - alive >= SECOND:
+        conn.execute(update(collectors).values(alive_us=now))
+
+
+def head_count(conn: Connection, now: int, deployment: str | None = None) -> dict[tuple[str | None, str], int]:
+    """Live engines of each (deployment, generation): those that heartbeat, and each registration still starting."""
+    counts: dict[tuple[str | None, str], int] = {}
+    living = engines.c.lease_until_us > now
+    heard = select(engines.c.registration).where(living)
+    starting = and_(registrations.c.lease_until_us > now, registrations.c.id.not_in(heard))
+    for table, lives in ((engines, living), (registrations, starting)):
+        query = select(table.c.deployment, table.c.generation, func.count()).where(lives)
+        if deployment is not None:
+            query = query.where(table.c.deployment == deployment)
+        for name, generation, number in conn.execute(query.group_by(table.c.deployment, table.c.generation)):
+            counts[name, generation] = counts.get((name, generation), 0) + number
+    return counts

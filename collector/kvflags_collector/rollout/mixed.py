@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mixed generations: live engines that may be paired and hold different layouts. Recognised, named, counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, func, select, update
+
+from kvflags_collector.rollout import leases
+from kvflags_collector.store import control_tables as tables
+from kvflags_collector.times import SECOND
+
+__all__ = ["KIND", "look", "look_everywhere", "on_handshake_failure", "says"]
+
+KIND = "mixed_generation"
+
+# How long one failed handshake stands for the mixture while the layouts of both sides are not known: peers are retried
+# with every request, so ten minutes without another failure mean that the pair is gone or nobody asks it anything.
+_HANDSHAKE_US = 600 * SECOND
+
+
+def on_handshake_failure(  # noqa: PLR0917 (called from ingest with a span's fields, in this order)
+    conn: Connection,
+    deployment: str,
+    generation: str,
+    epoch: int,
+    local_engine: str,
+    remote_engine: str,
+    now: int,
+) -> None:
+    """A handshake failed for the layout: the generation is mixed, whatever the heartbeats have told so far. Writes."""
+    if _known(conn, deployment):
+        failure = {"local": local_engine, "remote": remote_engine, "at_us": now}
+        _raise(conn, deployment, generation, epoch=epoch, cause={"handshake": failure}, now=now)
+
+
+def look(conn: Connection, deployment: str, generation: str, now: int) -> bool:
+    """Whether the generation is mixed now; raises or ends its alarm accordingly. Writes."""
+    living = leases.live_engines(conn, now, deployment, generation)
+    by_layout = _by_layout(living)
+    if len(by_layout) > 1:
+        epoch = _epoch(conn, deployment, generation)
+        _raise(conn, deployment, generation, epoch=epoch, cause={"layouts": by_layout}, now=now)
+        return True
+    return _still(conn, deployment, generation, living, now)
+
+
+def look_everywhere(conn: Connection, now: int) -> None:
+    """Look at every generation whose live engines differ, and at every alarm that stands. For the tick. Writes."""
+    c = tables.engines.c
+    differing = (
+        select(c.deployment, c.generation)
+        .where(c.lease_until_us > now, c.deployment.is_not(None), c.resolved.is_not(None))
+        .group_by(c.deployment, c.generation)
+        .having(func.count(c.resolved.distinct()) > 1)
+    )
+    a = tables.alarms.c
+    standing = select(a.deployment, a.generation).where(a.kind == KIND, a.ended_us.is_(None))
+    for deployment, generation in conn.execute(differing.union(standing)).all():
+        look(conn, deployment, generation, now)
+
+
+def says(deployment: str, generation: str, detail: dict[str, Any]) -> str:
+    """The alarm in one sentence."""
+    if layouts := detail.get("layouts"):
+        parts = [f"{len(engines)} with {layout}" for layout, engines in sorted(layouts.items())]
+        return f"{deployment} {generation}: engines that may be paired hold different layouts: {', '.join(parts)}"
+    failure = detail.get("handshake", {})
+    return (
+        f"{deployment} {generation}: {failure.get('local')} cannot pair with {failure.get('remote')}, "
+        "the handshake failed for the layout"
+    )
+
+
+def _by_layout(living: Sequence[RowMapping]) -> dict[str, list[str]]:
+    layouts: dict[str, list[str]] = {}
+    for engine in living:
+        if engine["resolved"] is not None:
+            layouts.setdefault(engine["resolved"], []).append(engine["engine_id"])
+    return layouts
+
+
+def _still(conn: Connection, deployment: str, generation: str, living: Sequence[RowMapping], now: int) -> bool:
+    """Judge alarms whose layouts no longer differ: a recent failed handshake of live engines keeps them up."""
+    ids = {engine["engine_id"] for engine in living}
+    still = False
+    for alarm in _standing(conn, deployment, generation):
+        failure = alarm["detail"].get("handshake")
+        # Both sides heartbeat with their layout, and it is the same one: one of them was replaced since.
+        settled = failure and {failure["local"], failure["remote"]} <= _telling(living)
+        if failure and not settled and failure["local"] in ids and now - failure["at_us"] < _HANDSHAKE_US:
+            still = True
+        else:
+            mine = tables.alarms.c.id == alarm["id"]
+            conn.execute(update(tables.alarms).where(mine).values(ended_us=now, last_us=now))
+    return still
+
+
+def _telling(living: Sequence[RowMapping]) -> set[str]:
+    return {engine["engine_id"] for engine in living if engine["resolved"] is not None}
+
+
+def _standing(conn: Connection, deployment: str, generation: str) -> Sequence[RowMapping]:
+    a = tables.alarms.c
+    query = select(tables.alarms).where(
+        a.kind == KIND, a.deployment == deployment, a.generation == generation, a.ended_us.is_(None)
+    )
+    return conn.execute(query).mappings().all()
+
+
+def _epoch(conn: Connection, deployment: str, generation: str) -> int:
+    c = tables.pins.c
+    newest = select(func.max(c.epoch)).where(c.deployment == deployment, c.generation == generation)
+    return conn.scalar(newest) or 0
+
+
+def _known(conn: Connection, deployment: str) -> bool:
+    # Spans are believed about their engine, not about which deployments exist.
+    return conn.scalar(select(tables.deployments.c.id).where(tables.deployments.c.id == deployment)) is not None
+
+
+def _raise(conn: Connection, deployment: str, generation: str, *, epoch: int, cause: dict[str, Any], now: int) -> None:
+    a = tables.alarms.c
+    mine = (a.kind == KIND, a.deployment == deployment, a.generation == generation, a.epoch == epoch)
+    row = conn.execute(select(tables.alarms).where(*mine)).mappings().first()
+    flags = _flags(conn, deployment, generation)
+    if row is None:
+        values = {"kind": KIND, "deployment": deployment, "generation": generation, "epoch": epoch, "detail": cause}
+        flag = flags[0] if len(flags) == 1 else None
+        conn.execute(tables.alarms.insert().values(**values, flag=flag, first_us=now, last_us=now))
+    else:
+        detail = row["detail"] | cause
+        if detail != row["detail"] or row["ended_us"] is not None:
+            conn.execute(update(tables.alarms).where(*mine).values(detail=detail, last_us=now, ended_us=None))
+    for flag in flags:
+        _complain(conn, flag, deployment, generation, comment=says(deployment, generation, cause), now=now)
+
+
+def _flags(conn: Connection, deployment: str, generation: str) -> list[str]:
+    c = tables.pins.c
+    pinned = select(c.flag).where(c.deployment == deployment, c.generation == generation).distinct().order_by(c.flag)
+    return list(conn.scalars(pinned))
+
+
+def _complain(conn: Connection, flag: str, deployment: str, generation: str, *, comment: str, now: int) -> None:
+    """One measured negative signal per (flag, deployment, generation), however often it is seen."""
+    f = tables.feedback.c
+    given = (f.flag == flag, f.deployment == deployment, f.generation == generation, f.tag == KIND)
+    if conn.execute(select(f.id).where(*given)).first() is None:
+        row = {"flag": flag, "deployment": deployment, "generation": generation, "sign": "negative"}
+        rest = {"source": "measured", "tag": KIND, "comment": comment, "author": "kvflags", "recorded_us": now}
+        conn.execute(tables.feedback.insert().values(**row, **rest))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a deployment stands under a flag: everything the precedence looks at, read from the ledger in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from kvflags.features import FEATURES, Feature
+from kvflags.flags import Assignment, Facts, Flag, Refusal, RuleClass, Ruling, Standing, evaluate, refusals
+from kvflags_collector.rollout import leases, observe, pins
+from kvflags_collector.store import control_tables as tables
+from kvflags_collector.times import SECOND, lasting
+
+__all__ = ["assignment", "rule", "standing", "unobserved", "unsafe"]
+
+
+def rule(conn: Connection, flag: Flag, deployment: str, now: int) -> Ruling:
+    """What the deployment's next generation would be told, whoever registers first with facts as observed."""
+    return evaluate(flag, standing(conn, flag, deployment, now))
+
+
+def standing(
+    conn: Connection, flag: Flag, deployment: str, now: int, *, role: str | None = None, facts: Facts | None = None
+) -> Standing:
+    """The standing of a generation about to be pinned; `role` and `facts` are those of the engine that registers."""
+    row = conn.execute(select(tables.deployments).where(tables.deployments.c.id == deployment)).mappings().first()
+    seen = observe.observed(row["observed"]) if row else {}
+    feature = FEATURES[flag.feature]
+    return Standing(
+        refusals=(*observe.disqualified(feature, seen), *(unsafe(feature, facts) if facts else ())),
+        unobserved=unobserved(conn, flag, dict(row), now) if row else "never seen",
+        changed=observe.changed(seen, role, facts) if role and facts else (),
+        assignment=assignment(conn, flag.key, deployment),
+        safe_mode=_in_safe_mode(conn, flag.key, deployment),
+    )
+
+
+def unsafe(feature: Feature, facts: Facts) -> tuple[Refusal, ...]:
+    """The rules of class UNSAFE that these facts meet: the only ones that overrule a pin."""
+    rules = [rule for rule in feature.rules if rule.rule_class == RuleClass.UNSAFE]
+    return tuple(refusal for refusal in refusals(rules, facts) if refusal.rule_class == RuleClass.UNSAFE)
+
+
+def unobserved(conn: Connection, flag: Flag, row: Mapping[str, Any], now: int) -> str:
+    """What observation still lacks, in words: an observation, or the rest of the baseline. Empty when complete."""
+    if row["observed"] is None:
+        living = leases.live_engines(conn, now, row["id"])
+        newest = living[-1]["generation"] if living else None
+        return observe.lacking([e for e in living if e["generation"] == newest], flag.quiet_s, now) or "just completed"
+    age = now - row["baseline_us"]
+    if age < flag.baseline_s * SECOND:
+        return f"baseline: {lasting(age)} of {lasting(flag.baseline_s * SECOND)}"
+    return ""
+
+
+def assignment(conn: Connection, flag: str, deployment: str) -> Assignment | None:
+    """What the last ramp step dealt to the deployment."""
+    mine = (tables.assignments.c.flag == flag, tables.assignments.c.deployment == deployment)
+    row = conn.execute(select(tables.assignments).where(*mine)).mappings().first()
+    return Assignment.from_json(dict(row)) if row else None
+
+
+def _in_safe_mode(conn: Connection, flag: str, deployment: str) -> bool:
+    # The cause lasts as long as the generation that died under `on` does.
+    c = tables.pins.c
+    return bool(pins.open_pins(conn, c.flag == flag, c.deployment == deployment, c.condemned_reason == "safe_mode"))

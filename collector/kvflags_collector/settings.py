@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collector's settings: what `kvflags serve` was told, checked once."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kvflags.errors import UsageError
+from kvflags_collector.rollout.leases import Timing
+
+__all__ = ["DEFAULT_DB", "Settings", "database_url"]
+
+DEFAULT_DB = "sqlite:///kvflags.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One collector. Times in seconds. `insecure_bind`: serve beyond this machine without tokens, on purpose.
+
+    UsageError for values out of range, and for an address beyond loopback without `insecure_bind`: there are no tokens
+    in this release, so whoever reaches the port may change the rollout.
+    """
+
+    db: str = DEFAULT_DB
+    host: str = "127.0.0.1"
+    port: int = 4318
+    heartbeat_s: float = 30.0
+    start_lease_s: float = 1800.0
+    insecure_bind: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise UsageError(f"{self.port} is not a port", hint="--port takes 1 to 65535, or 0 for any free one")
+        if not 0.1 <= self.heartbeat_s <= 3600:
+            raise UsageError("heartbeats lie 0.1 to 3600 seconds apart", hint="the default is --heartbeat 30")
+        if not self.heartbeat_s <= self.start_lease_s <= 86_400:
+            raise UsageError("a starting lease lasts one heartbeat to a day", hint="the default is --start-lease 1800")
+        if not (self.insecure_bind or _is_loopback(self.host)):
+            raise UsageError(
+                f"{self.host} is reachable from other machines, and there are no tokens yet",
+                hint="bind to 127.0.0.1, or say --insecure-bind if the network itself keeps strangers out",
+            )
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(heartbeat_s=self.heartbeat_s, start_lease_s=self.start_lease_s)
+
+
+def database_url(given: str | None, environ: Mapping[str, str]) -> str:
+    """`--db`, else `KVFLAGS_DB`, else `kvflags.db` in the working directory."""
+    return given or environ.get("KVFLAGS_DB") or DEFAULT_DB
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -7,7 +7,9 @@ python docs/generate.py [--check]
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from kvflags.telemetry.attributes import ATTRIBUTES, SPAN_NAME
 from kvflags_cli.app import app
 from kvflags_cli.exit_codes import MEANINGS
 from kvflags_cli.settings import VARIABLES
+from kvflags_collector.app import create_app
+from kvflags_collector.settings import Settings
+from kvflags_collector.store.database import Database
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -102,6 +107,14 @@ def _helps(command: Any, name: str, parent: Any) -> Iterator[tuple[str, str]]:  
     yield context.command_path, command.get_help(context).rstrip()
     for below, one in getattr(command, "commands", {}).items():
         yield from _helps(one, below, context)
+
+
+def _openapi() -> dict[str, Any]:
+    """The application's own description; it needs a database, so it gets an empty one."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(db=f"sqlite:///{folder}/kvflags.db")
+        with closing(Database(settings.db, upgrade=True)) as db:
+            return create_app(settings, db).openapi()
 
 
 def _setting(one: Setting) -> tuple[str, str, str]:

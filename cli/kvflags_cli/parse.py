@@ -11,17 +11,18 @@ from kvflags.errors import UsageError
 __all__ = ["duration", "percentage"]
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(\d+)([dhms])")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([dhms])", re.ASCII)
 
 
-def duration(text: str, option: str) -> int:
+def duration(text: str, option: str) -> float:
     """Seconds of `7d`, `10m`, `1h30m` or a bare number of seconds. Raises UsageError naming `option`."""
-    if text.isascii() and text.isdigit():
-        return int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text)
     pieces = _DURATION.findall(text)
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
         raise UsageError(f"{option}: not a duration: {text!r}", hint="such as 7d, 10m, 1h30m, or a number of seconds")
-    return sum(int(number) * _UNITS[unit] for number, unit in pieces)
+    return sum(float(number) * _UNITS[unit] for number, unit in pieces)
 
 
 def percentage(text: str) -> float:

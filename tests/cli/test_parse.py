@@ -6,13 +6,14 @@ from kvflags_cli.parse import duration, percentage
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("7d", 604800), ("10m", 600), ("1h30m", 5400), ("45s", 45), ("0", 0), ("90", 90)]
+    ("text", "seconds"),
+    [("7d", 604800), ("10m", 600), ("1h30m", 5400), ("45s", 45), ("0", 0), ("90", 90), ("0.5", 0.5), ("1.5h", 5400)],
 )
 def test_durations(text, seconds):
     assert duration(text, "--quiet") == seconds
 
 
-@pytest.mark.parametrize("text", ["", "7 d", "d7", "1w", "-5m", "1.5h", "٣", "10m!"])
+@pytest.mark.parametrize("text", ["", "7 d", "d7", "1w", "-5m", "1h5", ".5h", "1.h", "٣", "10m!"])
 def test_what_is_no_duration_says_what_is(text):
     with pytest.raises(UsageError) as raised:
         duration(text, "--quiet")

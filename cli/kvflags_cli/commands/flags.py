@@ -43,8 +43,8 @@ def create(
     body = {
         "key": key,
         "feature": feature,
-        "baseline_s": duration(baseline, "--baseline"),
-        "quiet_s": duration(quiet, "--quiet"),
+        "baseline_s": round(duration(baseline, "--baseline")),
+        "quiet_s": round(duration(quiet, "--quiet")),
         "author": author or this_author(),
         "reason": reason,
     }

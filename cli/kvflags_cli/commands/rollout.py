@@ -110,6 +110,17 @@ def abort(
     say(f"kvflags restarts nothing: replace what still runs treated. next: kvflags rollout status {key}")
 
 
+@app.command(epilog=example("kvflags rollout start cross-layer-blocks --reason 'fixed in r42'"))
+def start(
+    key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+) -> None:
+    """Start a draft, or start again what was aborted. What was condemned stays condemned."""
+    body = {"reason": reason, "author": author or this_author()}
+    with connect(collector) as client:
+        show("flag", client.post("flags", key, "start", body=body), as_json=as_json)
+    say(f"next: kvflags rollout status {key}")
+
+
 def _target(percent: str | None, count: int | None, inherit: bool) -> dict[str, Any]:
     """The one thing that was asked for. Two of them would need a rule for which wins, so they are refused."""
     given: dict[str, Any] = {}

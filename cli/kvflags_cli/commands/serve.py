@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PLC0415 - see the package's docstring: what is heavy is imported when it is needed
 
 """`kvflags serve`: run the collector in this process. Imports the service when called."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext, redirect_stdout
 from typing import Annotated
 
 import typer
 
 from kvflags_cli.commands.db import needs_the_collector
 from kvflags_cli.options import AsJson, Db, example
+from kvflags_cli.output import show
+from kvflags_cli.parse import duration
 from kvflags_cli.settings import DEFAULT_DB
 
 __all__ = ["EXAMPLE", "serve"]
@@ -17,10 +22,17 @@ __all__ = ["EXAMPLE", "serve"]
 EXAMPLE = example("kvflags serve", "kvflags serve --db sqlite:////var/lib/kvflags/kvflags.db --port 4318")
 
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address to listen on.")]
-Port = Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen on.")]
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen on; 0: any that is free.")
+]
 Heartbeat = Annotated[str, typer.Option("--heartbeat", metavar="TIME", help="How often engines report.")]
 StartLease = Annotated[
     str, typer.Option("--start-lease", metavar="TIME", help="How long a starting engine may take to load its weights.")
+]
+
+
+Insecure = Annotated[
+    bool, typer.Option("--insecure-bind", help="Listen beyond this machine although there are no tokens yet.")
 ]
 
 
@@ -31,9 +43,26 @@ def serve(
     port: Port = 4318,
     heartbeat: Heartbeat = "30s",
     start_lease: StartLease = "30m",
+    insecure_bind: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the collector until it is stopped. A new database is created; one of another revision is refused."""
+    """Run the collector until it is stopped. A new database is created, an older one upgraded.
+
+    One line on stdout says when it is ready, and where.
+    """
     with needs_the_collector():
-        pass
-    raise NotImplementedError
+        from kvflags_collector.serve import serve as run
+        from kvflags_collector.settings import Settings
+    settings = Settings(
+        db=db,
+        host=host,
+        port=port,
+        heartbeat_s=duration(heartbeat, "--heartbeat"),
+        start_lease_s=duration(start_lease, "--start-lease"),
+        insecure_bind=insecure_bind,
+    )
+    # What the service says goes to stderr where stdout belongs to the one document, which is written at the end.
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        run(settings)
+    if as_json:
+        show("serve", {"state": "stopped"}, as_json=True)

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from kvflags.flags import BUCKETS
-from kvflags_cli.render.numbers import ABSENT, percent, span
+from kvflags_cli.render.numbers import ABSENT, moment, percent, span
 from kvflags_cli.render.tables import pairs, table
-from kvflags_cli.render.words import phase
+from kvflags_cli.render.words import phase, switch
 
 __all__ = ["flag", "flags", "target"]
 
@@ -34,7 +34,7 @@ def flag(item: Json) -> Iterator[RenderableType]:
             ("flag", item["key"]),
             ("feature", item["feature"]),
             ("phase", phase(item["phase"])),
-            ("kill switch", "SET" if item["kill_switch"] else "not set"),
+            ("kill switch", switch(item["kill_switch"])),
             ("target", target(item["target"])),
             *((f"target on {backend}", target(one)) for backend, one in sorted(item["overrides"].items())),
             ("enrolment", percent(item["enrolment"] / BUCKETS)),
@@ -42,8 +42,14 @@ def flag(item: Json) -> Iterator[RenderableType]:
             ("baseline", span(item["baseline_s"])),
             ("quiet", span(item["quiet_s"])),
             ("revision", str(item["revision"])),
+            ("last change", _last_change(item)),
         ]
     )
+
+
+def _last_change(item: Json) -> str:
+    change = item["last_change"]
+    return f"{moment(item['updated_at'])} {change['action']} by {change['author']}: {change['reason']}"
 
 
 def target(one: Json | None) -> str:

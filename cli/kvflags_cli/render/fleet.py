@@ -3,44 +3,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render.numbers import ABSENT, count, moment, yes_no
-from kvflags_cli.render.tables import table
+from kvflags_cli.render.numbers import ABSENT, count, yes_no
+from kvflags_cli.render.tables import heading, pairs, table
 
 __all__ = ["deployments", "engines"]
 
 Json = dict[str, Any]
 
 _NOBODY = "None yet. They appear when an engine with KVFLAGS_COLLECTOR_URL set to this collector starts."
+_UNIDENTIFIED = "(unidentified)"
 
 
 def deployments(items: list[Json]) -> Iterable[RenderableType]:
-    rows = [
-        (item["deployment"], item.get("observed_generation") or ABSENT, moment(item.get("last_seen_at")))
-        for item in items
-    ]
-    return [table(("~DEPLOYMENT", "GENERATION", "LAST SEEN"), rows) if rows else _NOBODY]
+    """A line per deployment and flag, with what its generations run and why it is not eligible."""
+    columns = ("~DEPLOYMENT", "FLAG", "ARM", "~GENERATIONS", ">ENGINES", "~ELIGIBLE")
+    return [table(columns, (row for item in items for row in _deployment(item))) if items else _NOBODY]
+
+
+def _deployment(item: Json) -> Iterator[tuple[str, ...]]:
+    engines = count(item["live_engines"])
+    for flag in item.get("flags") or [{}]:
+        yield (
+            item["deployment"] or _UNIDENTIFIED,
+            flag.get("flag") or ABSENT,
+            flag.get("arm") or ABSENT,
+            ", ".join(_pins(flag.get("pins") or ())) or ", ".join(item["live_generations"]) or ABSENT,
+            engines,
+            _eligible(flag),
+        )
+
+
+def _pins(pins: Iterable[Json]) -> Iterator[str]:
+    for pin in pins:
+        yield f"{pin['generation']} {pin['variant']}" + (" condemned" if pin["state"] == "condemned" else "")
+
+
+def _eligible(flag: Json) -> str:
+    if not flag:
+        return ABSENT
+    if flag["eligible"]:
+        return "yes"
+    return "no: " + (flag["waiting_for"] or "; ".join(refusal["says"] for refusal in flag["refusals"]))
 
 
 def engines(items: list[Json]) -> Iterable[RenderableType]:
-    columns = ("~DEPLOYMENT", "GENERATION", "ROLE", "REQUESTED", "RESOLVED", "EFFECTIVE", ">OK", ">ERRORS", "~ENGINE")
-    return [table(columns, map(_engine, items)) if items else _NOBODY]
+    columns = ("~DEPLOYMENT", "~GENERATION", "ROLE", "STATE", "REQUESTED", "RESOLVED", "EFFECTIVE", ">OK", ">ERRORS")
+    parts: list[RenderableType] = [table((*columns, "~ENGINE"), map(_engine, items)) if items else _NOBODY]
+    troubled = [(item["engine_id"] or item["registration_id"], ", ".join(item["problems"])) for item in items]
+    problems = [one for one in troubled if one[1]]
+    return [*parts, heading("PROBLEMS"), pairs(problems)] if problems else parts
 
 
 def _engine(item: Json) -> tuple[str, ...]:
-    layout, exercised = item.get("layout") or {}, item.get("exercised") or {}
+    layout, exercised = item["layout"], item["exercised"]
     return (
-        item["deployment"] or "unidentified",
+        item["deployment"] or _UNIDENTIFIED,
         item["generation"],
         item["role"],
-        layout.get("requested") or ABSENT,
-        layout.get("resolved") or ABSENT,
-        yes_no(layout.get("effective")),
-        count(exercised.get("ok")),
-        count(exercised.get("errors")),
-        item["engine_id"],
+        item["state"],
+        layout["requested"] or ABSENT,
+        layout["resolved"] or ABSENT,
+        yes_no(layout["effective"]),
+        count(exercised["ok"]),
+        count(exercised["errors"]),
+        item["engine_id"] or ABSENT,
     )

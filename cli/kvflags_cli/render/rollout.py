@@ -9,10 +9,9 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from kvflags_cli.render.flags import target
-from kvflags_cli.render.numbers import ABSENT, count, percent
+from kvflags_cli.render.numbers import ABSENT, count, moment, percent, ratio
 from kvflags_cli.render.tables import heading, pairs, table
-from kvflags_cli.render.words import phase
+from kvflags_cli.render.words import phase, switch
 
 __all__ = ["decision", "explanation", "status"]
 
@@ -20,70 +19,93 @@ Json = dict[str, Any]
 
 
 def status(document: Json) -> Iterator[RenderableType]:
-    flag, realised = document["flag"], document["realised"]
+    flag, realised, target = document["flag"], document["realised"], document["target"]
+    dealt = realised["treated"] + realised["control"]
     yield pairs(
         [
             ("flag", flag["key"]),
             ("phase", phase(flag["phase"])),
-            ("kill switch", Text("SET", style="red") if flag["kill_switch"] else "not set"),
-            ("target", target(document["target"])),
-            ("realised", f"{percent(realised['share'])} of the eligible"),
+            ("kill switch", switch(flag["kill_switch"])),
+            ("target", target["default"] or ABSENT),
+            *((f"target on {backend}", one) for backend, one in target["overrides"].items()),
+            ("realised", f"{percent(realised['share'])}: {ratio(realised['treated'], dealt)} treated"),
             ("eligible", count(realised["eligible"])),
-            ("enrolled", count(realised["enrolled"])),
-            ("treated", count(realised["treated"])),
-            ("control", count(realised["control"])),
         ]
     )
     yield heading("DEPLOYMENTS")
     yield _deployments(document["deployments"])
-    for alarm in document["alarms"]:
-        yield Text(f"\n! {alarm['kind']}: {alarm['deployment']} {alarm['generation']}", style="red")
+    for words, part in (("PENDING", _pending(document["deployments"])), ("ALARMS", _alarms(document["alarms"]))):
+        if part:
+            yield heading(words)
+            yield pairs(part)
 
 
 def _deployments(items: list[Json]) -> RenderableType:
     if not items:
-        return "None yet. They appear when an engine with this collector's address starts."
-    columns = ("~DEPLOYMENT", "ARM", "COMPARISON", "GENERATION", "VARIANT", "STATE", ">ENGINES", ">REPLACE", "~REASON")
+        return "None yet. They appear when an engine with KVFLAGS_COLLECTOR_URL set to this collector starts."
+    columns = ("~DEPLOYMENT", "ARM", "~GENERATION", "VARIANT", "STATE", ">ENGINES", ">REPLACE", "~REASON")
     return table(columns, (row for item in items for row in _rows(item)))
 
 
 def _rows(item: Json) -> Iterator[tuple[str | Text, ...]]:
     """A line per generation; a deployment without a live one has a line of its own."""
-    who = (item["deployment"], item["arm"] or ABSENT, item["comparison"] or ABSENT)
-    for generation in item["generations"] or [{}]:
+    for one in item["generations"] or [{}]:
         yield (
-            *who,
-            _generation(generation),
-            generation.get("variant") or ABSENT,
-            _state(generation.get("state")),
-            count(generation.get("live_engines")),
-            count(generation.get("to_replace")),
-            generation.get("reason") or item["reason"] or ABSENT,
+            item["deployment"],
+            item["arm"] or ABSENT,
+            _generation(one),
+            one.get("variant") or ABSENT,
+            _state(one.get("state")),
+            count(one.get("live_engines")),
+            count(one.get("to_replace")),
+            _reason(item, one),
         )
 
 
 def _generation(one: Json) -> str:
-    return f"{one['generation']} #{one['epoch']}" if one else ABSENT
+    if not one:
+        return ABSENT
+    return f"{one['generation']}" + (f" #{one['epoch']}" if one["epoch"] is not None else "")
 
 
 def _state(name: str | None) -> str | Text:
     return Text(name, style="red") if name == "condemned" else (name or ABSENT)
 
 
+def _reason(item: Json, one: Json) -> str:
+    """Why this generation runs what it runs; and why it was condemned, or is not compared, where it is."""
+    parts = [one.get("reason") or item["reason"] or ABSENT, one.get("condemned_reason"), one.get("excluded_because")]
+    return ", ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _pending(items: list[Json]) -> list[tuple[str, str]]:
+    return [(item["deployment"], f"its next generation runs {item['pending']}") for item in items if item["pending"]]
+
+
+def _alarms(items: list[Json]) -> list[tuple[str, str]]:
+    return [(one["kind"], f"{one['says']} (since {moment(one['first_at'])})") for one in items]
+
+
 def explanation(document: Json) -> Iterator[RenderableType]:
     yield pairs([("deployment", document["deployment"]), ("generation", document["generation"] or ABSENT)])
-    pin = document["pin"]
-    if pin:
-        yield Text(f"\nPinned: epoch {pin['epoch']} is {pin['variant']} ({pin['reason']}), {pin['state']}.")
-        yield Text("A pin outranks everything below, which is what an unpinned generation would be told now.")
     yield heading("PRECEDENCE")
     yield table(
-        ("", "LINE", "~OUTCOME"), ((_mark(line["won"]), line["line"], line["outcome"]) for line in document["lines"])
+        ("", "LINE", "~OUTCOME"), ((_mark(one["won"]), one["line"], one["outcome"]) for one in document["lines"])
     )
+    yield Text(f"\n{_summary(document)}")
 
 
 def _mark(won: bool) -> Text:
     return Text("→" if won else " ", style="green")
+
+
+def _summary(document: Json) -> str:
+    """The pin wins while it lives; what the next generation would be told is then the second half of the answer."""
+    following = document["next"]
+    then = f"{following['variant']} ({following['reason']}), decided by: {following['line']}."
+    if document["pin"] is None:
+        return f"A generation registering now would be told {then}"
+    return f"The pin outranks the lines below it. A generation registering now would be told {then}"
 
 
 def decision(document: Json) -> Iterator[RenderableType]:

@@ -19,8 +19,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table
     """Columns by name: `>NAME` for numbers, `~NAME` for ids and sentences."""
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
-        justify, folds = ("right" if name.startswith(_RIGHT) else "left"), name.startswith(_FOLDS)
-        drawn.add_column(name.lstrip(_RIGHT + _FOLDS), justify=justify, no_wrap=not folds, overflow="fold")
+        drawn.add_column(
+            name.lstrip(_RIGHT + _FOLDS),
+            justify="right" if name.startswith(_RIGHT) else "left",
+            no_wrap=not name.startswith(_FOLDS),
+            overflow="fold",
+        )
     for row in rows:
         drawn.add_row(*row)
     return drawn

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-__all__ = ["outcome", "phase", "verdict"]
+__all__ = ["outcome", "phase", "switch", "verdict"]
 
 _VERDICTS = {
     "waiting": ("…", "cyan"),
@@ -27,6 +27,10 @@ def verdict(state: str) -> Text:
 
 def phase(name: str) -> Text:
     return Text(name, style=_PHASES.get(name, ""))
+
+
+def switch(is_set: bool) -> Text:
+    return Text("SET", style="bold red") if is_set else Text("not set")
 
 
 def outcome(name: str) -> Text:

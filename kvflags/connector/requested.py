@@ -22,14 +22,13 @@ __all__ = ["OVERRIDE", "requested"]
 OVERRIDE = "VLLM_KV_CACHE_LAYOUT"
 
 
-def requested(carried: Carried | None, environ: Mapping[str, str], inner: str | None) -> str | None:
-    """The layout to ask for. `inner` is what the plain connector asks for, and what stands in every case but `on`.
+def requested(carried: Carried | None, environ: Mapping[str, str]) -> str | None:
+    """The layout to ask for; None where the plain connector's own wish stands, which is every case but `on`.
 
     A nested connector gets a configuration of its own, in which nothing is carried: it asks for what siblings expect.
     """
     decision = carried.decision if carried else None
     if carried is None or decision is None or decision.variant != Variant.ON or environ.get(OVERRIDE):
-        return inner
+        return None
     feature = FEATURES.get(decision.feature)
-    layout = feature.layout(Facts.from_json(carried.registration.get("facts") or {})) if feature else None
-    return layout or inner
+    return feature.layout(Facts.from_json(carried.registration.get("facts") or {})) if feature else None

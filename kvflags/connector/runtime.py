@@ -13,7 +13,7 @@ from kvflags.connector.agent import AgentProxy, funnel, marked
 from kvflags.connector.facts import static_facts, worker_facts
 from kvflags.connector.guard import guarded
 from kvflags.connector.observe import Observer
-from kvflags.connector.requested import OVERRIDE, requested
+from kvflags.connector.requested import OVERRIDE
 from kvflags.decision import carry
 from kvflags.features import CROSS_LAYER_BLOCKS, FEATURES
 from kvflags.flags import Decision, Facts, Role, minor
@@ -78,23 +78,23 @@ class Runtime:
             if hasattr(worker, name):
                 setattr(worker, name, marked(getattr(worker, name), observer))
 
-    def start(self, kv_caches: Mapping[str, object], inner: str | None) -> None:
-        """The caches are registered: everything is known. `inner` is the layout that the plain connector asks for."""
+    def start(self, layers: int, requested: str | None) -> None:
+        """The caches of so many layers are registered: everything is known now."""
         if self._labels is not None or self._url is None:
             return
         facts = worker_facts(self._worker)
         self._facts = self._facts.updated(facts)
-        layout = self._layout(len(kv_caches), inner)
+        layout = self._layout(layers, requested)
         self._labels = labels(self._engine(), self._decision, self._facts, layout)
         self._beat(facts, layout)
         if self._settings.nixl_telemetry:
             self._export(self._url, self._labels)
 
-    def _layout(self, layers: int, inner: str | None) -> Layout:
+    def _layout(self, layers: int, requested: str | None) -> Layout:
         feature = FEATURES.get(self._decision.feature if self._decision else "", CROSS_LAYER_BLOCKS)
         regions = len(self._worker.block_len_per_layer)
         return Layout(
-            requested=self._environ.get(OVERRIDE) or requested(self._carried, self._environ, inner),
+            requested=self._environ.get(OVERRIDE) or requested,
             resolved=str(self._worker.kv_cache_layout),
             regions=regions,
             layers=layers,

@@ -47,13 +47,13 @@ def _subclass(base: type) -> type:
 
         @classmethod
         def get_required_kvcache_layout(cls, vllm_config: VllmConfig) -> str | None:
-            inner: str | None = super().get_required_kvcache_layout(vllm_config)
-            return _requested(vllm_config, inner) or inner
+            layout: str | None = _requested(vllm_config) or super().get_required_kvcache_layout(vllm_config)
+            return layout
 
         def register_kv_caches(self, kv_caches: dict[str, object]) -> None:
             super().register_kv_caches(kv_caches)
             if self._kvflags is not None:
-                _start(self._kvflags, base, kv_caches)
+                _start(self._kvflags, type(self), kv_caches)
 
         def shutdown(self) -> None:
             try:
@@ -71,8 +71,8 @@ def _subclass(base: type) -> type:
 
 
 @guarded(None)
-def _requested(vllm_config: VllmConfig, inner: str | None) -> str | None:
-    return requested(carry.get(vllm_config), os.environ, inner)
+def _requested(vllm_config: VllmConfig) -> str | None:
+    return requested(carry.get(vllm_config), os.environ)
 
 
 @guarded(None)
@@ -83,9 +83,9 @@ def _attach(worker: Worker, vllm_config: VllmConfig) -> Runtime | None:
 
 
 @guarded(None)
-def _start(runtime: Runtime, base: type, kv_caches: dict[str, object]) -> None:
-    inner = base.get_required_kvcache_layout(runtime.vllm_config)  # type: ignore[attr-defined]
-    runtime.start(kv_caches, inner)
+def _start(runtime: Runtime, connector: type, kv_caches: dict[str, object]) -> None:
+    # Asked again, here in the worker: it is the same pure function that the engine core asked.
+    runtime.start(len(kv_caches), connector.get_required_kvcache_layout(runtime.vllm_config))  # type: ignore[attr-defined]
 
 
 @guarded(None)

@@ -48,8 +48,9 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
                 await stack.enter_async_context(_running(worker))
             yield
 
-    app = FastAPI(title="kvflags", version=__version__, lifespan=lifespan, redoc_url=None)
-    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock)
+    # The pages for the API are off: they load their scripts from elsewhere, which a closed network cannot.
+    app = FastAPI(title="kvflags", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=lambda: ticker.alive and writer.alive)
     app.add_middleware(BodyLimit)
     errors.install(app)
     for router in (health.router, engines.router, flags.router, deployments.router):

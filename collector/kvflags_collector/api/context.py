@@ -19,11 +19,12 @@ __all__ = ["Ctx", "Received", "State"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Set once, as `app.state.kvflags`. `clock` gives microseconds, UTC."""
+    """Set once, as `app.state.kvflags`. `clock` gives microseconds, UTC; `alive`: whether our threads all run."""
 
     db: Database
     timing: Timing = field(default_factory=Timing)
     clock: Callable[[], int] = now_us
+    alive: Callable[[], bool] = lambda: True
 
 
 async def _state(request: Request) -> State:

@@ -64,14 +64,14 @@ async def _ours(_: Request, error: Exception) -> JSONResponse:
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problems = "; ".join(_says(problem) for problem in error.errors()[:5])
-    return envelope(ErrorCode.INVALID, problems, "see /docs for the shape of each request", 400)
+    return envelope(ErrorCode.INVALID, problems, "see /openapi.json for the shape of each request", 400)
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers) if error.headers else None
     message = f"{request.method} {request.url.path}: {error.detail}"
-    return envelope(ErrorCode.INVALID, message, "see /docs for what there is", error.status_code, headers)
+    return envelope(ErrorCode.INVALID, message, "see /openapi.json for what there is", error.status_code, headers)
 
 
 async def _internal(request: Request, error: Exception) -> JSONResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from kvflags.errors import Unavailable
 from kvflags_collector.api.context import Ctx
 
 __all__ = ["router"]
@@ -20,7 +21,9 @@ async def livez() -> dict[str, str]:
 
 @router.get("/readyz")
 def readyz(ctx: Ctx) -> dict[str, str]:
-    """The database is at our revision and takes a write; else 503."""
+    """The database is at our revision and takes a write, and what works in the background does; else 503."""
+    if not ctx.alive():
+        raise Unavailable("a background thread has ended", hint="restart the collector; its log says why")
     ctx.db.check_revision()
     with ctx.db.write(wait_s=1.0):
         pass

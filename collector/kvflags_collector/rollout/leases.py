@@ -32,6 +32,12 @@ class Timing:
         return round(3 * self.heartbeat_s * SECOND)
 
     @property
+    def outage_us(self) -> int:
+        """From when silence of the collector is an outage: engines on time have two heartbeats of their lease left, and
+        the next comes within one. Ticks come each second; five of them missed are no outage but a busy machine."""
+        return round(max(self.heartbeat_s, 5.0) * SECOND)
+
+    @property
     def starting_us(self) -> int:
         return round(self.start_lease_s * SECOND)
 
@@ -85,12 +91,12 @@ def renew(conn: Connection, registration: str, engine: str, *, expected: int, ti
 def bridge(conn: Connection, timing: Timing, now: int) -> bool:
     """Run first in every transaction that judges leases: whether an outage of the collector has just ended.
 
-    Nobody could heartbeat while no collector was alive. If that lasted a lease or more, every lease that held when it
-    began is extended to the end of the outage plus one lease, so that nothing is decided anew because of it.
+    Nobody could heartbeat while no collector was alive. Every lease that held when that began is extended to the end of
+    the outage plus one lease, so that nothing is decided anew because of it.
     """
     alive = conn.scalar(select(func.max(collectors.c.alive_us)))
     _note_alive(conn, alive, now)
-    if alive is None or now - alive < timing.running_us:
+    if alive is None or now - alive < timing.outage_us:
         return False
     until = now + timing.running_us
     for table in (registrations, engines):

@@ -32,6 +32,8 @@ def on_handshake_failure(  # noqa: PLR0917 (called from ingest with a span's fie
 ) -> None:
     """A handshake failed for the layout: the generation is mixed, whatever the heartbeats have told so far. Writes."""
     if _known(conn, deployment):
+        # An engine without a decision (forced, cut off) says epoch 0 and is part of whatever epoch is in force.
+        epoch = epoch or _epoch(conn, deployment, generation)
         failure = {"local": local_engine, "remote": remote_engine, "at_us": now}
         _raise(conn, deployment, generation, epoch=epoch, cause={"handshake": failure}, now=now)
 

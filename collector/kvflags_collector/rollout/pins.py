@@ -133,9 +133,12 @@ def hold(conn: Connection, pin: Pin, until: int) -> None:
 
 def pin_live_off(conn: Connection, flag: Flag, now: int) -> None:
     """A new flag finds generations that run plain vLLM: what joins them must do the same."""
-    living = {(row["deployment"], row["generation"]) for row in leases.live_registrations(conn, now)}
-    for deployment, generation in sorted(pair for pair in living if pair[0] is not None):
+    living = [row for row in leases.live_registrations(conn, now) if row["deployment"] is not None]
+    for deployment, generation in sorted({(row["deployment"], row["generation"]) for row in living}):
         make(conn, flag, deployment, generation, Ruling(Variant.OFF, "flag_created"), by="flag_created", now=now)
+    for row in living:
+        if row["local"]:
+            exclude(conn, row["deployment"], row["generation"], "forced")
 
 
 def condemn(conn: Connection, pin: Pin, reason: str) -> Pin:

@@ -57,7 +57,12 @@ class Ticker:
         self._once()
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and not self._stop.is_set()
+
     def close(self) -> None:
+        """Stop after the tick at hand."""
         self._stop.set()
         self._thread.join(timeout=5)
 
@@ -72,3 +77,6 @@ class Ticker:
         except KvflagsError as error:
             # The database cannot answer now; the next tick does the same work.
             _log.warning("tick put off: %s", error)
+        except Exception:
+            # Without ticks no epoch ends and no outage is bridged, so whatever it was, the thread outlives it.
+            _log.exception("tick failed")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the wire to rows: the one place that knows protobuf. Pure, and safe to run in any thread.
 
-Every span is kept, also those of other OTLP clients: what has a column goes there, the rest into the residue (JSON) under
-its own name, or under `otel.*` for parts of a span that are no attributes.
+Every span is kept, also those of other OTLP clients: what has a column goes there, the rest into the residue (JSON),
+under its own name or, for parts of a span that are no attributes, under `otel.*`.
 """
 
 from __future__ import annotations

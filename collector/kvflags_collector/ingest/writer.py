@@ -20,6 +20,7 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 
 from kvflags_collector.ingest.decode import Decoded, Mismatch
 from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.rollout.mixed import on_handshake_failure
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.spans import insert_resources, insert_spans, mark_minutes
 
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 # want the same lock, and every acknowledgement waits this long.
 _GROUP_ROWS = 4096
 
+# (conn, deployment, generation, epoch, local engine, remote engine, now in microseconds)
+OnMismatch = Callable[[Connection, str, str, int, str, str, int], None]
 Ticket = tuple[Decoded, "asyncio.Future[None]"]
 # What the request itself is to blame for: it would fail for ever, so its client must not try again.
 _BAD_DATA = (DataError, IntegrityError, InterfaceError, OverflowError, ProgrammingError)
@@ -42,15 +45,15 @@ _BAD_DATA = (DataError, IntegrityError, InterfaceError, OverflowError, Programmi
 class Writer:
     """Stores what `ingest.http` decoded. One per process; started and closed with the server.
 
-    on_mismatch: told of each handshake that failed for the layout, with the time in microseconds, in a transaction
-    after the one that committed the spans.
+    on_mismatch: told of each handshake that failed for the layout, in a transaction after the one that committed the
+    spans.
     """
 
     def __init__(
         self,
         db: Database,
         *,
-        on_mismatch: Callable[[Connection, Mismatch, int], None],
+        on_mismatch: OnMismatch = on_handshake_failure,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._db = db
@@ -148,7 +151,7 @@ class Writer:
         try:
             with self._db.write() as conn:
                 for mismatch in sorted(mismatches):
-                    self._on_mismatch(conn, mismatch, self._clock() // 1000)
+                    self._on_mismatch(conn, *mismatch, self._clock() // 1000)
         except Exception:
             # The spans are stored, and heartbeats show the same mixed generation.
             log.exception("could not note a failed handshake")

@@ -83,9 +83,7 @@ def mismatches() -> list[Any]:
 
 @pytest.fixture
 def writer(db: Database, mismatches: list[Any]) -> Iterator[Writer]:
-    made = Writer(
-        db, on_mismatch=lambda conn, mismatch, now_us: mismatches.append((mismatch, now_us)), clock=lambda: NOON
-    )
+    made = Writer(db, on_mismatch=lambda conn, *failure: mismatches.append(failure), clock=lambda: NOON)
     made.start()
     yield made
     made.close()

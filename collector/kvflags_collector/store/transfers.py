@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the spans of ranks to transfers. Pure: no clock, no database.
+
+A transfer is what one request moved between two engines: the group of its ranks' spans. It counts in the minute of its
+earliest rank, under that rank's labels. With one rank, each span is a transfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kvflags.telemetry.failures import FailureKind
+
+__all__ = ["Key", "Rank", "Transfer", "transfers"]
+
+_STATUS_ERROR = 2
+# By total payload, which the layout does not change (descriptors it does), in bytes.
+_SIZE_CLASSES = ((1 << 16, "64Ki"), (1 << 20, "1Mi"), (1 << 24, "16Mi"))
+
+
+class Rank(NamedTuple):
+    """One `kv.transfer` span, as far as roll-ups look at it; named and ordered as columns of `spans`."""
+
+    start_ns: int
+    trace_id: bytes
+    span_id: bytes
+    end_ns: int
+    status: int
+    error_type: str | None
+    arm: str
+    deployment: str
+    generation: str
+    epoch: int
+    engine_id: str
+    mode: str | None
+    rank: int | None
+    world_size: int | None
+    bytes: int | None
+    descriptors: int | None
+    blocks: int | None
+    post_ns: int | None
+    backend: str
+
+
+class Key(NamedTuple):
+    """What a roll-up row is kept by, beside its minute."""
+
+    deployment: str
+    generation: str
+    epoch: int
+    engine_id: str
+    arm: str
+    direction: str
+    size_class: str
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Sums over the ranks; `post_ns` is the slowest rank's, None where none told it.
+
+    error: the failure kind of the earliest failed rank, None where none failed. complete: all its ranks were seen.
+    """
+
+    key: Key
+    start_ns: int
+    complete: bool
+    error: str | None
+    duration_ns: int
+    bytes: int
+    descriptors: int
+    blocks: int
+    post_ns: int | None
+
+
+def transfers(ranks: Iterable[Rank]) -> Iterator[Transfer]:
+    """The transfers that these spans are parts of, whatever order they come in, by start."""
+    groups: dict[tuple[str, bytes, bytes], list[Rank]] = {}
+    for rank in sorted(ranks):
+        alone = (rank.world_size or 1) <= 1
+        groups.setdefault((rank.deployment, rank.trace_id, rank.span_id if alone else b""), []).append(rank)
+    return map(_transfer, groups.values())
+
+
+def _transfer(ranks: Sequence[Rank]) -> Transfer:
+    """Of ranks in order of their starts."""
+    first = ranks[0]
+    posts = [rank.post_ns for rank in ranks if rank.post_ns is not None]
+    return Transfer(
+        key=_key(first, [rank.bytes for rank in ranks if rank.bytes is not None]),
+        start_ns=first.start_ns,
+        complete=len({rank.rank for rank in ranks}) >= (first.world_size or 1),
+        error=next((r.error_type or FailureKind.OTHER.value for r in ranks if r.status == _STATUS_ERROR), None),
+        # An engine whose clock is set back during a transfer would report less than nothing.
+        duration_ns=max(0, max(rank.end_ns for rank in ranks) - first.start_ns),
+        bytes=sum(rank.bytes or 0 for rank in ranks),
+        descriptors=sum(rank.descriptors or 0 for rank in ranks),
+        blocks=sum(rank.blocks or 0 for rank in ranks),
+        post_ns=max(posts, default=None),
+    )
+
+
+def _key(first: Rank, sizes: Sequence[int]) -> Key:
+    return Key(
+        deployment=first.deployment,
+        generation=first.generation,
+        epoch=first.epoch,
+        engine_id=first.engine_id,
+        arm=first.arm,
+        direction=first.mode or "",
+        size_class=_size_class(sum(sizes)) if sizes else "",
+        backend=first.backend,
+    )
+
+
+def _size_class(size: int) -> str:
+    return next((name for limit, name in _SIZE_CLASSES if size <= limit), "more")

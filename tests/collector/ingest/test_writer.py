@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Acknowledged means committed: whatever fails beside it, and even when the process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from sqlalchemy import func, select
+
+from kvflags_collector.ingest.decode import Decoded, decode
+from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.ingest.writer import Writer
+from kvflags_collector.store.telemetry_tables import dirty_minutes, resources, spans
+
+
+def _count(db, table=spans) -> int:
+    with db.read() as conn:
+        return conn.scalar(select(func.count()).select_from(table)) or 0
+
+
+def _submit(writer: Writer, *requests: Decoded) -> list[BaseException | None]:
+    """All at once, from a loop of their own; what each was answered."""
+
+    async def together() -> list[BaseException | None]:
+        return await asyncio.gather(*(writer.submit(request) for request in requests), return_exceptions=True)
+
+    return asyncio.run(together())
+
+
+def test_spans_resources_and_dirty_minutes_are_committed_together(db, writer, request_of, noon):
+    request = decode(request_of({}, {}, resource={"kvflags.deployment": "c/ns/a"}).SerializeToString(), noon)
+    assert _submit(writer, request) == [None]
+    with db.read() as conn:
+        assert conn.execute(select(resources.c.attributes)).scalars().all() == [{"kvflags.deployment": "c/ns/a"}]
+        dirty = conn.execute(
+            select(dirty_minutes.c.minute_us, dirty_minutes.c.deployment, dirty_minutes.c.due_us)
+        ).all()
+    assert (dirty, _count(db)) == ([(noon // 1000, "c/ns/a", 0)], 2)
+
+
+def test_a_request_that_cannot_be_stored_costs_itself_only(db, writer, request_of, noon):
+    def request(number: int) -> Decoded:
+        return decode(request_of({"span_id": bytes([number]) * 8}).SerializeToString(), noon)
+
+    bad = request(2)
+    bad.rows[0] = (None, *bad.rows[0][1:])
+    first, second, third = _submit(writer, request(1), bad, request(3))
+    assert (first, third, _count(db)) == (None, None, 2)
+    assert isinstance(second, Refused)
+    assert second.status == 400
+
+
+def test_a_giant_request_is_written_whole(db, writer, request_of, noon):
+    request = decode(request_of({}).SerializeToString(), noon)
+    [row] = request.rows
+    request.rows = [(row[0] + n, *row[1:]) for n in range(20_000)]
+    assert (_submit(writer, request), _count(db)) == ([None], 20_000)
+
+
+def test_a_database_that_cannot_answer_is_503_and_the_writer_goes_on(db, writer, request_of, noon, caplog):
+    request = decode(request_of({}).SerializeToString(), noon)
+    with db.write() as conn:
+        conn.exec_driver_sql("ALTER TABLE resources RENAME TO elsewhere")
+    [answer] = _submit(writer, request)
+    assert isinstance(answer, Refused)
+    assert (answer.status, answer.message) == (503, "the spans could not be stored: try again")
+    with db.write() as conn:
+        conn.exec_driver_sql("ALTER TABLE elsewhere RENAME TO resources")
+    assert (_submit(writer, request), _count(db)) == ([None], 1)
+    assert "could not store spans" in caplog.text
+
+
+def test_failed_handshakes_are_told_after_the_commit(db, writer, mismatches, request_of, noon):
+    resource = {"kvflags.deployment": "c/ns/a", "kvflags.generation": "r1", "kvflags.epoch": 1, "kvflags.engine": "d"}
+    span = {"attributes": {"kvflags.layout.mismatch": True, "kvflags.remote.engine": "p"}}
+    assert _submit(writer, decode(request_of(span, span, resource=resource).SerializeToString(), noon)) == [None]
+    writer.close()
+    assert mismatches == [("c/ns/a", "r1", 1, "d", "p", noon // 1000)]
+
+
+def test_closing_stores_what_is_queued_and_refuses_the_rest(db, request_of, noon):
+    writer = Writer(db)
+    requests = [decode(request_of({"span_id": bytes([n]) * 8}).SerializeToString(), noon) for n in range(1, 40)]
+    writer.start()
+
+    async def submit_and_close() -> list[BaseException | None]:
+        sent = [asyncio.ensure_future(writer.submit(request)) for request in requests]
+        await asyncio.sleep(0)
+        closing = threading.Thread(target=writer.close)
+        closing.start()
+        answers = await asyncio.gather(*sent, return_exceptions=True)
+        await asyncio.to_thread(closing.join)
+        return answers
+
+    assert (asyncio.run(submit_and_close()), _count(db)) == ([None] * 39, 39)
+    [late] = _submit(writer, requests[0])
+    assert isinstance(late, Refused)
+    assert not writer.alive
+
+
+def test_an_idle_writer_closes_even_if_never_started(db):
+    Writer(db).close()
+
+
+@pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
+def test_the_official_exporter_delivers(serve, db, compression):
+    client = serve(clock=time.time_ns)
+    exporter = OTLPSpanExporter(endpoint=f"{client.base_url}/v1/traces", compression=compression)
+    provider = TracerProvider(resource=Resource({"kvflags.deployment": "c/ns/a"}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("kvflags")
+    for number in range(1000):
+        tracer.start_span("kv.transfer", attributes={"kvflags.transfer.bytes": number}).end()
+    provider.shutdown()
+    with db.read() as conn:
+        found = conn.execute(select(func.count(), func.sum(spans.c.bytes)).where(spans.c.deployment == "c/ns/a")).one()
+    assert tuple(found) == (1000, 499_500)
+
+
+_COLLECTOR = """
+    import sys, time, uvicorn
+    from starlette.applications import Starlette
+    from kvflags_collector.ingest.http import routes
+    from kvflags_collector.ingest.writer import Writer
+    from kvflags_collector.store.database import Database
+
+    writer = Writer(Database(sys.argv[1], upgrade=True))
+    writer.start()
+    app = Starlette(routes=routes(writer, clock=lambda: int(sys.argv[2])))
+    uvicorn.run(app, fd=int(sys.argv[3]), log_level="error")
+"""
+
+
+def test_a_killed_collector_has_every_span_it_acknowledged(tmp_path: Path, request_of: Any, noon: int):
+    listener = socket.create_server(("127.0.0.1", 0))
+    path, program = tmp_path / "kvflags.db", textwrap.dedent(_COLLECTOR)
+    command = [sys.executable, "-c", program, f"sqlite:///{path}", str(noon), str(listener.fileno())]
+    collector = subprocess.Popen(command, pass_fds=[listener.fileno()])
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/traces"
+    acknowledged: set[bytes] = set()
+
+    def send(sender: int) -> None:
+        with httpx.Client(timeout=30) as client:
+            for batch in range(10_000):
+                ids = [(sender << 32 | batch << 8 | n + 1).to_bytes(8, "big") for n in range(32)]
+                body = request_of(*({"span_id": span_id} for span_id in ids)).SerializeToString()
+                try:
+                    answer = client.post(address, content=body, headers={"Content-Type": "application/x-protobuf"})
+                except httpx.HTTPError:
+                    return
+                assert answer.status_code == 200
+                acknowledged.update(ids)
+                if len(acknowledged) > 5000:
+                    os.kill(collector.pid, signal.SIGKILL)
+
+    senders = [threading.Thread(target=send, args=(sender,)) for sender in range(4)]
+    for thread in senders:
+        thread.start()
+    for thread in senders:
+        thread.join()
+    assert collector.wait() == -signal.SIGKILL
+    listener.close()
+    with sqlite3.connect(path) as conn:
+        stored = {row[0] for row in conn.execute("SELECT span_id FROM spans")}
+    conn.close()
+    assert len(acknowledged) > 5000
+    assert acknowledged <= stored

@@ -7,8 +7,9 @@ import re
 from decimal import Decimal, InvalidOperation
 
 from kvflags.errors import UsageError
+from kvflags.settings import id_problem
 
-__all__ = ["duration", "percentage"]
+__all__ = ["duration", "identity", "percentage"]
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
@@ -23,6 +24,13 @@ def duration(text: str, option: str) -> float:
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
         raise UsageError(f"{option}: not a duration: {text!r}", hint="such as 7d, 10m, 1h30m, or a number of seconds")
     return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+
+
+def identity(text: str, option: str) -> str:
+    """The id of a deployment or a generation, as it was given. Raises UsageError naming `option`, and not the value."""
+    if wrong := id_problem(text):
+        raise UsageError(f"{option}: it {wrong}", hint="such as cluster/namespace/name; see `kvflags deployments list`")
+    return text
 
 
 def percentage(text: str) -> float:

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running the command line in this process, and sample documents, one factory for each kind."""
+"""Running the command line in this process, a real collector with engines that tests steer, and a sample report."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import socket
+import threading
+import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
+import uvicorn
 
 from kvflags_cli.run import run
+from kvflags_collector.app import create_app
+from kvflags_collector.settings import Settings
+from kvflags_collector.store.database import Database
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,83 @@ def kvflags(capsys):
         return Result(int(code), out, err)
 
     return invoke
+
+
+# The collector's clock in these tests: 2026-12-01 12:00:00 UTC, moved by hand.
+NOON_US = 1_796_126_400 * 1_000_000
+
+_FACTS = {
+    "vllm": "0.32.0",
+    "nixl": "1.5.1",
+    "model_class": "gqa",
+    "architecture": "LlamaForCausalLM",
+    "backend": "FLASH_ATTN",
+    "block_size": 16,
+    "kv_heads_per_rank": 4,
+    "tp": 1,
+    "connector": "NixlConnector",
+    "gpu": "H100",
+    "isolation": "recreate",
+}
+_LAYOUTS = {"on": ("BHLNC", 1, True), "off": ("LBHNC", 8, False)}
+
+
+class Fleet:
+    """A real collector, and engines that say of themselves what a test makes them say."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.now_us = NOON_US
+        self._http = httpx.Client(base_url=url, trust_env=False)
+
+    def engine(self, deployment: str, generation: str, role: str, *, problems=(), **facts: Any) -> str:
+        """Register one and let it heartbeat as what it was told to be; the variant it runs."""
+        name = f"{deployment.rpartition('/')[2]}-{generation}-{role}"
+        body = {"registration_id": name, "deployment": deployment, "generation": generation, "role": role}
+        body |= {
+            "features": ["cross_layer_blocks"],
+            "kvflags": "0.1.0",
+            "facts": _FACTS | facts,
+            "problems": list(problems),
+        }
+        decisions = self._post("/api/v1/engines/register", body)["decisions"]
+        variant = decisions[0]["variant"] if decisions else "off"
+        resolved, regions, effective = _LAYOUTS[variant]
+        layout = {"requested": resolved, "resolved": resolved, "regions": regions, "layers": 8, "effective": effective}
+        beat = {"seq": 1, "engine_id": name, "facts": _FACTS | facts, "layout": layout, "problems": list(problems)}
+        self._post(f"/api/v1/engines/{name}/heartbeat", beat | {"exercised": {"ok": 100, "errors": 0}})
+        return variant
+
+    def pair(self, deployment: str, generation: str, **facts: Any) -> tuple[str, str]:
+        return tuple(self.engine(deployment, generation, role, **facts) for role in ("prefill", "decode"))
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        response = self._http.post(path, json=body)
+        assert response.is_success, response.text
+        return response.json()
+
+    def close(self) -> None:
+        self._http.close()
+
+
+@pytest.fixture
+def fleet(tmp_path, monkeypatch):
+    """A collector on a free port, which the command line finds through the environment. Its salts are all zeros."""
+    monkeypatch.setattr("secrets.token_hex", lambda size: "00" * size)
+    settings = Settings(db=f"sqlite:///{tmp_path}/fleet.db", port=0)
+    with closing(Database(settings.db, upgrade=True)) as db, socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with closing(Fleet(url)) as running:
+            app = create_app(settings, db, clock=lambda: running.now_us)
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+            thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+            thread.start()
+            while not server.started:
+                time.sleep(0.005)
+            monkeypatch.setenv("KVFLAGS_COLLECTOR_URL", url)
+            yield running
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture

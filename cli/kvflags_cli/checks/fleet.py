@@ -19,6 +19,8 @@ __all__ = ["checks", "clock", "problems", "roles"]
 # measure their own skew finely and are corrected for it; this is about the clock of the person who reads times.
 _SKEW_S = 5.0
 
+_HALVES = ({"prefill"}, {"decode"})
+
 _HINTS = {
     "nixl_telemetry_disabled": "unset NIXL_TELEMETRY_ENABLE on these engines",
     "plugin_not_loaded": "let VLLM_PLUGINS name kvflags, or unset it, and install kvflags with its metadata",
@@ -33,7 +35,7 @@ def checks(collector: str | None, now: Callable[[], float] = time.time) -> Itera
             response = client.probe()
             yield _readiness(client, response.status_code)
             yield clock(response.headers.get("date"), began, now())
-            engines = client.get("engines")["items"]
+            engines = [engine for engine in client.get("engines")["items"] if engine["live"]]
     except KvflagsError as error:
         yield finding("collector", error.message, error.hint)
         return
@@ -66,13 +68,12 @@ def roles(engines: Iterable[Json]) -> Iterator[Check]:
     """A finding for each deployment none of whose generations has both roles: their labels differ."""
     seen: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for engine in engines:
-        if engine.get("deployment") is not None:
+        if engine["deployment"] is not None:
             seen[engine["deployment"]][engine["generation"]].add(engine["role"])
-    for deployment, generations in sorted(seen.items()):
-        if all(roles in ({"prefill"}, {"decode"}) for roles in generations.values()):
-            yield _one_role_each(deployment, generations)
-        else:
-            yield ok("roles", f"{deployment}: prefill and decode share a generation")
+    apart = [name for name in sorted(seen) if all(roles in _HALVES for roles in seen[name].values())]
+    yield from (_one_role_each(name, seen[name]) for name in apart)
+    if not apart:
+        yield ok("roles", "wherever engines live, prefill and decode share a generation")
 
 
 def _one_role_each(deployment: str, generations: dict[str, set[str]]) -> Check:
@@ -85,8 +86,8 @@ def problems(engines: Iterable[Json]) -> Iterator[Check]:
     """What engines say is wrong with themselves, one finding per code."""
     told: dict[str, list[str]] = defaultdict(list)
     for engine in engines:
-        for code in engine.get("problems") or ():
-            told[code].append(f"{engine.get('deployment') or 'unidentified'} {engine['engine_id']}")
+        for code in engine["problems"]:
+            told[code].append(f"{engine['deployment'] or 'unidentified'} {engine['engine_id'] or 'starting'}")
     for code, where in sorted(told.items()):
         yield finding("engines", f"{code} on {'; '.join(sorted(where))}", _HINTS.get(code, "see that engine's log"))
     if not told:

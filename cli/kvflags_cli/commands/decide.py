@@ -11,6 +11,7 @@ import typer
 from kvflags_cli.commands import connect
 from kvflags_cli.options import AsJson, Collector, Deployment, Generation, Key, example
 from kvflags_cli.output import show
+from kvflags_cli.parse import identity
 
 __all__ = ["EXAMPLE", "decide"]
 
@@ -39,7 +40,10 @@ def decide(
     as_json: AsJson = False,
 ) -> None:
     """Pin a generation now and print its signed decision, to be set on all of its prefill and decode engines."""
-    body = {"deployment": deployment, "generation": generation}
+    body = {
+        "deployment": identity(deployment, "--deployment"),
+        "generation": identity(generation, "--generation"),
+    }
     with connect(collector) as client:
         answer = client.post("flags", key, "decide", body=body)
     show("decision", answer, as_json=as_json or output is Form.JSON)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from kvflags_cli.commands import connect
 from kvflags_cli.options import AsJson, Collector, Deployment, Key, example
 from kvflags_cli.output import show
+from kvflags_cli.parse import identity
 
 __all__ = ["EXAMPLE", "explain"]
 
@@ -14,6 +15,6 @@ EXAMPLE = example("kvflags explain cross-layer-blocks --deployment prod/chat/lla
 
 def explain(key: Key, deployment: Deployment, collector: Collector = None, as_json: AsJson = False) -> None:
     """Go down the order of precedence for one deployment and show the line that decides."""
+    name = identity(deployment, "--deployment")
     with connect(collector) as client:
-        answer = client.get("flags", key, "explain", deployment=deployment)
-    show("explanation", answer, as_json=as_json)
+        show("explanation", client.get("flags", key, "explain", deployment=name), as_json=as_json)

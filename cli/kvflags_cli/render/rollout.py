@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from kvflags_cli.render.flags import target
 from kvflags_cli.render.numbers import ABSENT, count, moment, percent, ratio
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import phase, switch
@@ -19,17 +20,18 @@ Json = dict[str, Any]
 
 
 def status(document: Json) -> Iterator[RenderableType]:
-    flag, realised, target = document["flag"], document["realised"], document["target"]
+    flag, realised = document["flag"], document["realised"]
     dealt = realised["treated"] + realised["control"]
     yield pairs(
         [
             ("flag", flag["key"]),
             ("phase", phase(flag["phase"])),
             ("kill switch", switch(flag["kill_switch"])),
-            ("target", target["default"] or ABSENT),
-            *((f"target on {backend}", one) for backend, one in target["overrides"].items()),
+            ("target", target(flag["target"])),
+            *((f"target on {backend}", target(one)) for backend, one in sorted(flag["overrides"].items())),
             ("realised", f"{percent(realised['share'])}: {ratio(realised['treated'], dealt)} treated"),
             ("eligible", count(realised["eligible"])),
+            ("to replace", _to_replace(document["deployments"])),
         ]
     )
     yield heading("DEPLOYMENTS")
@@ -38,6 +40,11 @@ def status(document: Json) -> Iterator[RenderableType]:
         if part:
             yield heading(words)
             yield pairs(part)
+
+
+def _to_replace(items: list[Json]) -> str:
+    engines = sum(generation["to_replace"] for item in items for generation in item["generations"])
+    return f"condemned, {engines} engine{'' if engines == 1 else 's'} to replace" if engines else "nothing"
 
 
 def _deployments(items: list[Json]) -> RenderableType:

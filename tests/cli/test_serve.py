@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvflags serve` as a process: ready, stopped, and each way in which it cannot start."""
+
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+
+import httpx
+
+from kvflags_migrations import head
+
+READY = re.compile(r"kvflags collector ready on (http://127\.0\.0\.1:\d+) \(database sqlite:///kvflags\.db\)\n")
+
+
+@contextmanager
+def _serving(*arguments):
+    command = [sys.executable, "-W", "error", "-m", "kvflags_cli", "serve", "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def test_it_says_when_it_is_ready_and_ends_when_told():
+    with _serving("--heartbeat", "2s", "--start-lease", "5m") as process:
+        url = READY.fullmatch(process.stdout.readline())[1]
+        assert httpx.get(f"{url}/readyz").json() == {"status": "ok"}
+        process.terminate()
+        assert (process.wait(20), process.stdout.read(), process.stderr.read()) == (0, "", "")
+
+
+def test_with_json_stdout_holds_one_document(kvflags):
+    with _serving("--json") as process:
+        assert READY.fullmatch(process.stderr.readline())
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stdout.read() == (
+            '{\n  "schema": "kvflags/1",\n  "kind": "serve",\n  "data": {\n    "state": "stopped"\n  }\n}\n'
+        )
+
+
+def test_a_port_in_use(kvflags, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = kvflags("serve", "--port", str(port), "--json")
+    message, hint = f"127.0.0.1:{port} is in use", "stop what listens there, or choose another --port"
+    assert (result.code, result.err) == (2, f"error: {message}\n\nhint: {hint}\n")
+    assert result.document["error"] == {"code": "port_in_use", "message": message, "hint": hint}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_of_a_newer_kvflags_is_left_alone(kvflags):
+    kvflags("db", "upgrade")
+    with closing(sqlite3.connect("kvflags.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    result = kvflags("serve", "--port", "0", "--json")
+    assert result.code == 2
+    assert result.document["error"] == {
+        "code": "database_revision",
+        "message": "the database is at revision 9999, which this kvflags does not know",
+        "hint": "install the kvflags that wrote it",
+    }
+
+
+def test_an_older_database_is_upgraded(kvflags):
+    kvflags("db", "upgrade")
+    kvflags("db", "downgrade", "0001_control")
+    with _serving() as process:
+        assert READY.fullmatch(process.stdout.readline())
+    assert kvflags("db", "current", "--json").document["data"]["revision"] == head()
+
+
+def test_what_serve_refuses(kvflags):
+    for arguments, message, hint in (
+        (
+            ("--host", "0.0.0.0"),
+            "0.0.0.0 is reachable from other machines, and there are no tokens yet",
+            "bind to 127.0.0.1, or say --insecure-bind if the network itself keeps strangers out",
+        ),
+        (("--heartbeat", "0"), "heartbeats lie 0.1 to 3600 seconds apart", "the default is --heartbeat 30"),
+        (
+            ("--start-lease", "soon"),
+            "--start-lease: not a duration: 'soon'",
+            "such as 7d, 10m, 1h30m, or a number of seconds",
+        ),
+        (("--db", "sqlite:////nowhere/x.db"), "cannot open /nowhere/x.db.lock: No such file or directory", None),
+    ):
+        result = kvflags("serve", "--port", "0", *arguments)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith(f"error: {message}\n\nhint: {hint or ''}")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference pages say what the code does: they are generated from it, and nobody forgot to."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def _generate(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_reference_is_up_to_date():
+    result = _generate(DOCS / "generate.py", "--check")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The script beside pages of its own."""
+    script = tmp_path / "docs" / "generate.py"
+    script.parent.mkdir()
+    script.write_bytes((DOCS / "generate.py").read_bytes())
+    return script
+
+
+def test_a_page_that_differs_is_named(copy):
+    assert _generate(copy).returncode == 0
+    page = copy.parent / "reference" / "settings.md"
+    page.write_text(page.read_text() + "by hand")
+    result = _generate(copy, "--check")
+    assert (result.returncode, result.stderr) == (
+        1,
+        "error: differs from the code: docs/reference/settings.md\n\nhint: make docs\n",
+    )
+
+
+def test_the_readme_shows_the_transcript(copy):
+    readme = copy.parents[1] / "README.md"
+    readme.write_text("a\n<!-- transcript: begin (b) -->\nold\n<!-- transcript: end -->\nc\n")
+    (copy.parent / "demo-transcript.txt").write_text("$ kvflags demo\n")
+    assert _generate(copy).returncode == 0
+    assert readme.read_text() == (
+        "a\n<!-- transcript: begin (b) -->\n\n```text\n$ kvflags demo\n```\n\n<!-- transcript: end -->\nc\n"
+    )
+    assert _generate(copy, "--check").returncode == 0

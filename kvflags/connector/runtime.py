@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime"]
 
-# What is left of the second once the exporter is done, and enough for a heartbeat thread that is just asleep.
-_STOP_S = 0.1
+# An engine that stops may wait this long for us in all.
+_STOP_S = 1.0
 
 # The methods in which the pulling and the pushing worker post one request's transfers.
 _POSTING = ("_read_blocks_for_req", "_xfer_blocks_for_req")
@@ -149,14 +150,15 @@ class Runtime:
     def close(self) -> None:
         """The connector has shut down: what was under way ends here, what is queued is sent, within a second."""
         self.observer.close()
+        deadline = time.monotonic() + _STOP_S
         # Side by side, since each may take a second where the collector hangs, and a second is what both have.
         stopping = threading.Thread(target=self._heartbeats.stop, daemon=True) if self._heartbeats else None
         if stopping is not None:
             stopping.start()
         if self._exporter is not None:
-            self._exporter.shutdown()
+            self._exporter.shutdown(_STOP_S)
         if stopping is not None:
-            stopping.join(_STOP_S)
+            stopping.join(max(0.0, deadline - time.monotonic()))
 
 
 def _facts(carried: Carried | None, vllm_config: VllmConfig, settings: Settings) -> Facts:

@@ -101,7 +101,6 @@ def test_a_terminal_without_utf8_gets_escapes_in_place_of_a_traceback():
         (numbers.amount, 0.0, "0"),
         (numbers.amount, 0.041834, "0.0418"),
         (numbers.amount, 1840.4, "1,840"),
-        (numbers.milliseconds, 999.7, "1,000 ms"),
         (numbers.size, 512, "512 B"),
         (numbers.size, 1 << 40, "1 TiB"),
         (numbers.percent, 0.0625, "6.25 %"),
@@ -115,3 +114,8 @@ def test_a_terminal_without_utf8_gets_escapes_in_place_of_a_traceback():
 def test_numbers(function, value, text):
     assert function(value) == text
     assert function(None) == "-"
+
+
+def test_times():
+    assert numbers.milliseconds({"p50": 999.7}, "p50") == "1,000 ms"
+    assert numbers.milliseconds({"p50": None}, "p50") == numbers.milliseconds(None, "p50") == "-"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 __all__ = ["ABSENT", "amount", "count", "milliseconds", "moment", "percent", "ratio", "size", "span", "yes_no"]
@@ -25,8 +26,9 @@ def amount(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
-def milliseconds(value: float | None) -> str:
-    """0.4183 -> 0.418 ms."""
+def milliseconds(times: Mapping[str, float | None] | None, statistic: str) -> str:
+    """({"p50": 0.4183}, "p50") -> 0.418 ms."""
+    value = (times or {}).get(statistic)
     return ABSENT if value is None else f"{amount(value)} ms"
 
 

@@ -97,6 +97,8 @@ def test_what_engines_say_of_themselves():
             "unset NIXL_TELEMETRY_ENABLE on these engines",
         )
     ]
+    (setting,) = fleet.problems([_engine("r1", "prefill", ["KVFLAGS_FORCE"])])
+    assert setting.hint == "put KVFLAGS_FORCE right on these engines; their logs and `kvflags help environment` say how"
     assert list(fleet.problems([])) == [Check("engines", "ok", "none reports a problem")]
 
 

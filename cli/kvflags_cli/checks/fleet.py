@@ -21,9 +21,12 @@ _SKEW_S = 5.0
 
 _HALVES = ({"prefill"}, {"decode"})
 
+# What to do about the problems that engines report, by code. Settings are reported under their own names.
 _HINTS = {
     "nixl_telemetry_disabled": "unset NIXL_TELEMETRY_ENABLE on these engines",
-    "plugin_not_loaded": "let VLLM_PLUGINS name kvflags, or unset it, and install kvflags with its metadata",
+    "refused": "the collector refused their registration; see these engines' logs",
+    "state_dir": "set KVFLAGS_STATE_DIR to a directory that these engines can write to",
+    "unreachable": "the collector did not answer when they started; see that the network lets them reach it",
 }
 
 
@@ -89,6 +92,12 @@ def problems(engines: Iterable[Json]) -> Iterator[Check]:
         for code in engine["problems"]:
             told[code].append(f"{engine['deployment'] or 'unidentified'} {engine['engine_id'] or 'starting'}")
     for code, where in sorted(told.items()):
-        yield finding("engines", f"{code} on {'; '.join(sorted(where))}", _HINTS.get(code, "see that engine's log"))
+        yield finding("engines", f"{code} on {'; '.join(sorted(where))}", _hint(code))
     if not told:
         yield ok("engines", "none reports a problem")
+
+
+def _hint(code: str) -> str:
+    if code.startswith("KVFLAGS_"):
+        return f"put {code} right on these engines; their logs and `kvflags help environment` say how"
+    return _HINTS.get(code, "see these engines' logs")

@@ -83,9 +83,9 @@ class Fleet:
         self.now_us = NOON_US
         self._http = httpx.Client(base_url=url, trust_env=False)
 
-    def engine(self, deployment: str, generation: str, role: str, *, problems=(), **facts: Any) -> str:
+    def engine(self, deployment: str | None, generation: str, role: str, *, problems=(), **facts: Any) -> str:
         """Register one and let it heartbeat as what it was told to be; the variant it runs."""
-        name = f"{deployment.rpartition('/')[2]}-{generation}-{role}"
+        name = f"{(deployment or 'nameless').rpartition('/')[2]}-{generation}-{role}"
         body = {"registration_id": name, "deployment": deployment, "generation": generation, "role": role}
         body |= {
             "features": ["cross_layer_blocks"],

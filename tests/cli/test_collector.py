@@ -171,6 +171,15 @@ def test_engines_with_problems_say_so(kvflags, fleet):
     assert kvflags("engines", "list").out.endswith("\nPROBLEMS\na-r1-prefill  nixl_telemetry_disabled\n")
 
 
+def test_an_engine_without_identity_is_shown(kvflags, fleet):
+    fleet.engine(None, "default", "decode")
+    assert kvflags("deployments", "list").out == (
+        "DEPLOYMENT      FLAG  ARM  GENERATIONS  ENGINES  ELIGIBLE\n"
+        "(unidentified)  -     -    default            1  -\n"
+    )
+    assert kvflags("engines", "list").out.splitlines()[1].startswith("(unidentified)  default     decode  running")
+
+
 def test_explain_of_a_pinned_deployment(kvflags, rolling):
     assert (
         kvflags("explain", KEY, "--deployment", "prod/chat/a").out

@@ -33,7 +33,7 @@ _FIRST_PAUSE_S = 1.0
 
 # Bounds how long a stop can find the thread inside a call; the stop itself waits for less.
 _CALL_S = 2.0
-_STOP_S = 0.9
+_STOP_S = 0.8
 
 
 def _clock() -> datetime:
@@ -161,7 +161,7 @@ class Heartbeats:
             self._adopt(told.decision)
 
     def _adopt(self, decision: Decision) -> None:
-        if self._state and not self._carried.local:
+        if self._state and not self._carried.local and not self._carried.registration.get("refused"):
             # As it was heard, so that the next start in this generation follows the pin even where this one could not.
             problems: list[str] = []
             last_heard.remember(self._state, decision, problems)

@@ -106,7 +106,8 @@ def _start(settings: Settings, role: str, facts: Facts, problems: list[str], *, 
         problems=problems,
     )
     heard = ask(settings, body, problems) if registers and settings.collector_url else None
-    if heard and state and not body["local"]:
+    # A forced or unsafe engine is told something of its own, which is not for its peers on this host.
+    if heard and state and not body["local"] and not body["refused"]:
         last_heard.remember(state, heard.decision, problems)
     choice = _chosen(settings, heard, handed, remembered, registers=registers)
     choice = _overruled(choice, body["local"], registration.unsafe(facts) is not None)

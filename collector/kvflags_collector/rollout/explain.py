@@ -50,8 +50,8 @@ def shown(pin: Pin) -> dict[str, Any]:
 def _says(pin: Pin | None) -> str:
     if pin is None:
         return "none in force"
-    condemned = f", condemned: {pin.condemned_reason}" if pin.condemned_reason else ""
-    return f"{pin.variant}: {pin.reason} (epoch {pin.epoch}, {pin.state}{condemned})"
+    because = f" by {pin.condemned_reason}" if pin.condemned_reason else ""
+    return f"{pin.variant}: {pin.reason} (epoch {pin.epoch}, {pin.state}{because})"
 
 
 def _newest(conn: Connection, key: str, deployment: str, now: int) -> str | None:

@@ -109,8 +109,10 @@ def put(vllm_config: VllmConfig, carried: Carried) -> None:
     """Write it into a VllmConfig that has a `kv_transfer_config`. Front end only, once."""
     transfer = vllm_config.kv_transfer_config
     extra = transfer.kv_connector_extra_config or {}
+    # Through JSON, so that what is pickled names no class of ours, which another host may have in another release.
+    plain = json.loads(json.dumps(carried.to_json()))
     # A new dict: two engines built from one dict of the caller's must not write into each other's.
-    transfer.kv_connector_extra_config = {**extra, KEY: {**_ours(extra), **carried.to_json()}}
+    transfer.kv_connector_extra_config = {**extra, KEY: {**_ours(extra), **plain}}
 
 
 def get(vllm_config: VllmConfig) -> Carried | None:

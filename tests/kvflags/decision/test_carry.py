@@ -3,12 +3,13 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from kvflags.decision import carry
-from kvflags.decision.carry import Carried
-from kvflags.flags import Decision
+from kvflags.decision.carry import Carried, Source
+from kvflags.flags import Arm, Decision, PinState, Variant
 
 
 @pytest.fixture
@@ -47,6 +48,14 @@ def test_in_the_configuration_it_is_plain_json_with_the_decision_in_sight(carrie
             },
         },
     }
+
+
+def test_what_is_pickled_names_no_class_of_ours(carried, fake_config) -> None:
+    config = fake_config()
+    told = replace(carried.decision, variant=Variant.ON, arm=Arm.TREATMENT, state=PinState.PINNED)
+    carry.put(config, replace(carried, decision=told, source=Source.REGISTERED))
+    assert b"kvflags.flags" not in pickle.dumps(config)
+    assert b"kvflags.decision" not in pickle.dumps(config)
 
 
 def test_it_comes_out_in_another_process_as_it_went_in(carried, fake_config) -> None:

@@ -1,6 +1,8 @@
 # Two commands matter: `make demo` and `make test`. Both set up what they need in .venv, inside this checkout, and reuse it.
 
 PYTHON ?= python3.11
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
 VENV := .venv
 BIN := $(VENV)/bin
 # Changes of a pin or of the package's own metadata make a new stamp, and with it a new installation.

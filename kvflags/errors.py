@@ -39,6 +39,7 @@ class ErrorCode(StrEnum):
     STALE_REVISION = "stale_revision"
     WRONG_PHASE = "wrong_phase"
     UNAUTHORIZED = "unauthorized"
+    NOT_READY = "not_ready"
     UNREACHABLE = "unreachable"
     OVERLOADED = "overloaded"
     DATABASE_REVISION = "database_revision"
@@ -92,4 +93,4 @@ class Unavailable(KvflagsError):
 class OperatorError(KvflagsError):
     """Something around us must be put right first: a port in use, a database at another revision."""
 
-    default_code = ErrorCode.INTERNAL
+    default_code = ErrorCode.NOT_READY

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from kvflags.errors import ErrorCode, KvflagsError, OperatorError
+from kvflags.errors import ErrorCode, KvflagsError
 
 __all__ = ["BY_ERROR", "MEANINGS", "ExitCode", "exit_code"]
 
@@ -46,6 +46,7 @@ BY_ERROR: dict[ErrorCode, ExitCode] = {
     ErrorCode.STALE_REVISION: ExitCode.USAGE,
     ErrorCode.WRONG_PHASE: ExitCode.USAGE,
     ErrorCode.UNAUTHORIZED: ExitCode.AUTH,
+    ErrorCode.NOT_READY: ExitCode.USAGE,
     ErrorCode.UNREACHABLE: ExitCode.UNREACHABLE,
     ErrorCode.OVERLOADED: ExitCode.UNREACHABLE,
     ErrorCode.DATABASE_REVISION: ExitCode.USAGE,
@@ -56,6 +57,5 @@ BY_ERROR: dict[ErrorCode, ExitCode] = {
 
 
 def exit_code(error: KvflagsError) -> ExitCode:
-    """By the error's code; but what the surroundings lack is never a fault of ours, whatever code it came without."""
-    code = BY_ERROR[error.code]
-    return ExitCode.USAGE if code is ExitCode.INTERNAL and isinstance(error, OperatorError) else code
+    """The exit code of an error, by its code."""
+    return BY_ERROR[error.code]

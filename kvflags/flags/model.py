@@ -155,7 +155,9 @@ class Target(_Json):
             raise ValueError("a count is 0 or more")
 
     def __str__(self) -> str:
-        return f"{self.count} deployments" if self.share is None else f"{self.share * 100 / BUCKETS:g}%"
+        if self.share is not None:
+            return f"{self.share * 100 / BUCKETS:g}%"
+        return "1 deployment" if self.count == 1 else f"{self.count} deployments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

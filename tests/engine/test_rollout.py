@@ -20,7 +20,7 @@ def first(fleet):
     for pair in pairs.values():
         pair.wait_ready()
     results = {name: pair.send(SOME, 8) for name, pair in pairs.items()}
-    eventually(lambda: all(row["observed"] for row in fleet.get("deployments")["items"]), "both to be observed")
+    eventually(lambda: all(row["observed_at"] for row in fleet.get("deployments")["items"]), "both to be observed")
     return pairs, results
 
 

@@ -121,7 +121,7 @@ def _observe(service: Service, pairs: list[Pair]) -> str:
 def _observed(service: Service) -> list[str]:
     with service.client() as client:
         items = client.get("deployments")["items"]
-    return [item["id"] for item in items if item["observed"] and item["id"] in COMPARED]
+    return [item["deployment"] for item in items if item["observed_at"] and item["deployment"] in COMPARED]
 
 
 def _roll_out(service: Service) -> str:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verdict is asked about: the latest generations in the comparison, and for how long enough was treated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection, select
+
+from kvflags.flags import BUCKETS, Arm, Flag, Phase
+from kvflags_collector.feedback import layout
+from kvflags_collector.feedback.generations import Generation
+from kvflags_collector.rollout import mixed
+from kvflags_collector.store.control_tables import alarms, flag_revisions
+from kvflags_collector.times import SECOND
+from kvflags_collector.verdict.decide import Inputs, Minima, Treatment
+
+__all__ = ["inputs"]
+
+_SILENT = "nixl_telemetry_disabled"
+
+
+def inputs(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: int) -> Inputs:
+    """Of a flag and all its generations, their layouts filled in."""
+    mixtures = _mixtures(conn)
+    compared = [_treatment(one, mixtures) for one in found if one.latest and one.included]
+    treated = sum(one.treated for one in compared)
+    return Inputs(
+        running=flag.phase == Phase.RUNNING,
+        deployments=compared,
+        days=_days(conn, flag.key, treated / len(compared) if compared else 0.0, now_us),
+    )
+
+
+def _treatment(one: Generation, mixtures: Collection[tuple[str, str, int]]) -> Treatment:
+    assert one.pin is not None, "only a pin can be in the comparison"
+    # A failed handshake may come from an engine that has no decision, hence no epoch.
+    places = {(one.deployment, one.generation, epoch) for epoch in (0, one.pin["epoch"])}
+    return Treatment(
+        deployment=one.deployment,
+        generation=one.generation,
+        treated=one.pin["arm"] == Arm.TREATMENT,
+        effective=one.layout["effective"],
+        layout=layout.in_words(one.layout),
+        mixed=not places.isdisjoint(mixtures),
+        silent=_SILENT in layout.problems(one),
+    )
+
+
+def _mixtures(conn: Connection) -> set[tuple[str, str, int]]:
+    """Mixed generations, also those that are over: what was measured meanwhile was measured all the same."""
+    a = alarms.c
+    query = select(a.deployment, a.generation, a.epoch).where(a.kind == mixed.KIND)
+    return {(deployment, generation, epoch) for deployment, generation, epoch in conn.execute(query)}
+
+
+def _days(conn: Connection, key: str, realised: float, now_us: int) -> float:
+    """For how long, up to now, the target has asked for the minimum; a count is taken at the share it came to."""
+    r = flag_revisions.c
+    query = select(r.document, r.recorded_us).where(r.key == key).order_by(r.revision.desc())
+    since_us = now_us
+    for document, recorded_us in conn.execute(query):
+        if not _enough(Flag.from_json(document), realised):
+            break
+        since_us = recorded_us
+    return max(0, now_us - since_us) / (86_400 * SECOND)
+
+
+def _enough(flag: Flag, realised: float) -> bool:
+    if flag.phase != Phase.RUNNING or flag.kill_switch or flag.target is None:
+        return False
+    share = realised if flag.target.share is None else flag.target.share / BUCKETS
+    return share >= Minima().share

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Templates and the way figures read on a page: units in words, and a dash where nothing was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+__all__ = ["render"]
+
+ABSENT = "–"  # noqa: RUF001 - a dash on purpose
+
+# Icon, word and colour of each state; every one can be told from the others without the colour.
+VERDICTS = {
+    "waiting": ("…", "Waiting", "There is not enough evidence to judge this rollout yet.", "calm"),
+    "on_track": ("→", "On track", "Nothing bad was seen, and nothing is decided.", "calm"),
+    "hold": ("!", "Hold", "A limit is touched: do not raise the share.", "warn"),
+    "neutral": ("=", "Neutral", "The arms do not differ enough to matter.", "calm"),
+    "regression": ("✗", "Regression", "Treated deployments are worse off: roll back.", "bad"),
+    "invalid": ("✗", "Invalid", "The arms cannot be compared until something is put right.", "bad"),
+    "ready": ("✓", "Ready", "The evidence is in for a scope.", "good"),
+}
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """One page. Everything is escaped; a name that is missing is an error, not an empty place."""
+    return _ENVIRONMENT.get_template(template).render(values)
+
+
+def _count(value: int | None) -> str:
+    return ABSENT if value is None else f"{value:,}"
+
+
+def _amount(value: float | None, unit: str = "") -> str:
+    """Three figures, never in powers of ten: 0.00418, 3.14, 2,910."""
+    if value is None:
+        return ABSENT
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+def _size(value: int | None) -> str:
+    if value is None:
+        return ABSENT
+    size, units = float(value), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return _amount(size, units[0])
+
+
+def _share(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.0%}"
+
+
+def _yes(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: ABSENT}[value]
+
+
+def _moment(value: str | None) -> str:
+    """RFC 3339 to the second, UTC."""
+    return ABSENT if value is None else f"{value[:10]} {value[11:19]} UTC"
+
+
+def _target(value: dict[str, Any] | None) -> str:
+    if value is None:
+        return ABSENT
+    return f"{value['count']} deployments" if value["share"] is None else f"{value['share'] / 1000:g} %"
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("kvflags_collector.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.globals["verdicts"] = VERDICTS
+_ENVIRONMENT.filters.update(
+    count=_count, amount=_amount, size=_size, share=_share, yes=_yes, moment=_moment, target=_target
+)

@@ -2,7 +2,8 @@
 """Sees every transfer of a worker begin and end, and appends one tuple for each.
 
 Runs on the engine's threads: the step loop, the push writer, handshake callbacks. So it takes none of the worker's
-locks and does no I/O; an idle step costs nothing, a step 0.2 us for each transfer under way, a transfer about 5 us.
+locks and does no I/O; an idle step costs nothing, a step 0.3 us for each transfer under way, a transfer 13 us
+(benchmarks/engine/hot_path.py).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Spans:
         self._tracer = provider.get_tracer(SCOPE_NAME, __version__)
 
     def build(self, transfers: Iterable[Transfer]) -> list[ReadableSpan]:
-        """Those that the sampler keeps. About 40 us each, so the caller hands over few at a time."""
+        """Those that the sampler keeps. About 45 us each (110 to encode), so the caller hands over few at a time."""
         for transfer in transfers:
             self._build(transfer)
         return self._ended.take()

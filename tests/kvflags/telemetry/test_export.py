@@ -86,15 +86,17 @@ def test_a_smaller_batch_may_be_asked_for_and_a_larger_may_not(exporter, records
     assert sizes(collector) == [512, 88]
 
 
-def test_builds_few_at_a_time(exporter, records, collector, monkeypatch):
-    yields, built = [], []
-    monkeypatch.setattr(export.time, "sleep", yields.append)
+def test_builds_few_at_a_time_and_rests_as_long_as_it_worked(exporter, records, collector, monkeypatch):
+    built, rests = [], []
     take = records.take
     monkeypatch.setattr(records, "take", lambda most: built.append(most) or take(most))
     add(records, 100)
-    exporter(records, collector.url)._pass()
-    assert max(built) == 32
-    assert yields == [0] * 4
+    running = exporter(records, collector.url)
+    monkeypatch.setattr(running._stop, "wait", rests.append)
+    running._pass()
+    assert max(built) <= 32
+    assert len(rests) == 13
+    assert all(0 < rest < 1 for rest in rests)
 
 
 def test_a_failed_batch_is_sent_again_unchanged_and_nothing_is_lost(exporter, records, collector):
@@ -166,10 +168,10 @@ def test_an_error_of_ours_costs_the_records_in_hand_and_is_counted(exporter, rec
 
     running = exporter(records, collector.url, labels)
     running._pass()
-    assert (running.dropped, len(records)) == (32, 8)
+    assert (running.dropped, len(records)) == (8, 32)
     assert "no labels" in caplog.text
     running._pass()
-    assert sizes(collector) == [8]
+    assert sizes(collector) == [32]
 
 
 def test_a_decision_that_comes_back_late_changes_what_later_spans_say(exporter, records, collector):

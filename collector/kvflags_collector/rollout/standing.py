@@ -30,7 +30,7 @@ def standing(
     seen = observe.observed(row["observed"]) if row else {}
     feature = FEATURES[flag.feature]
     return Standing(
-        refusals=(*observe.disqualified(feature, seen), *(unsafe(feature, facts) if facts else ())),
+        refusals=(*observe.disqualified(feature, seen), *_refusing(feature, facts, observed=bool(seen))),
         unobserved=unobserved(conn, flag, dict(row), now) if row else "never seen",
         changed=observe.changed(seen, role, facts) if role and facts else (),
         assignment=assignment(conn, flag.key, deployment),
@@ -42,6 +42,16 @@ def unsafe(feature: Feature, facts: Facts) -> tuple[Refusal, ...]:
     """The rules of class UNSAFE that these facts meet: the only ones that overrule a pin."""
     rules = [rule for rule in feature.rules if rule.rule_class == RuleClass.UNSAFE]
     return tuple(refusal for refusal in refusals(rules, facts) if refusal.rule_class == RuleClass.UNSAFE)
+
+
+def _refusing(feature: Feature, facts: Facts | None, *, observed: bool) -> tuple[Refusal, ...]:
+    """What the registering engine's own facts refuse. Once observed, what was observed decides, safety apart.
+
+    Before that its facts are all there is. What they do not tell yet (the backend, as a rule) is left to observation.
+    """
+    if facts is None or observed:
+        return unsafe(feature, facts) if facts else ()
+    return tuple(met for met in refusals(feature.rules, facts) if not met.code.endswith(":unknown"))
 
 
 def unobserved(conn: Connection, flag: Flag, row: Mapping[str, Any], now: int) -> str:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ class EngineError(RuntimeError):
 class Result:
     """What one request came to. `finish_reason` is vLLM's: `length`, or `error` for a failed transfer.
 
-    tokens: generated ids; logprobs: one float for each; params: what a decode engine needs to fetch this prefill's KV.
+    tokens: generated ids; logprobs: one float for each; params: what a decode engine needs to fetch this prefill's KV;
+    seconds: until the last token; gaps: seconds between tokens, one fewer than tokens.
     """
 
     finish_reason: str | None
@@ -59,6 +61,7 @@ class Result:
     logprobs: list[float]
     params: dict[str, Any] | None
     seconds: float
+    gaps: list[float]
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Engine:
         threading.Thread(target=self._read, daemon=True).start()
         return self
 
-    def wait_ready(self, timeout: float = 180) -> Engine:
+    def wait_ready(self, timeout: float = 300) -> Engine:
         """Block until the engine serves.
 
         Raises:
@@ -187,12 +190,22 @@ async def _answer(connection: Connection[Any, Any], engine: Any, job: _Job) -> N
     sampling = SamplingParams(
         max_tokens=length, temperature=0, detokenize=False, ignore_eos=True, logprobs=1, extra_args=extra
     )
-    begin = time.perf_counter()
-    outputs = [output async for output in engine.generate({"prompt_token_ids": tokens}, sampling, request_id)]
+    times = [time.perf_counter()]
+    outputs = []
+    async for output in engine.generate({"prompt_token_ids": tokens}, sampling, request_id):
+        outputs.append(output)
+        times.append(time.perf_counter())
     done = outputs[-1].outputs[0]
     logprobs = [next(iter(step.values())).logprob for step in done.logprobs or []]
-    seconds = time.perf_counter() - begin
-    result = (done.finish_reason, list(done.token_ids), logprobs, outputs[-1].kv_transfer_params, seconds)
+    gaps = [later - earlier for earlier, later in pairwise(times[1:])]
+    result = (
+        done.finish_reason,
+        list(done.token_ids),
+        logprobs,
+        outputs[-1].kv_transfer_params,
+        times[-1] - times[0],
+        gaps,
+    )
     connection.send((request_id, result))
 
 

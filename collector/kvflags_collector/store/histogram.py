@@ -68,7 +68,8 @@ class Histogram:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and self.to_bytes() == other.to_bytes()
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
 
     @property
     def count(self) -> int:

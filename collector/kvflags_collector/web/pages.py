@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 def routes(db: Database, clock: Callable[[], int] = now_us) -> list[Route]:
-    """Pages over a database. Handlers are plain functions, so Starlette runs them in its threads, off the event loop."""
+    """Pages over a database. Handlers are plain functions, so Starlette runs them in threads, off the loop."""
     pages = _Pages(db, clock)
     return [
         Route("/", pages.index),

@@ -22,6 +22,16 @@ VERDICTS = {
     "ready": ("✓", "Ready", "The evidence is in for a scope.", "good"),
 }
 
+_REASONS = {
+    "forced": "an engine's layout is set locally",
+    "not_observed": "not observed yet",
+    "phase_draft": "from before the rollout",
+    "not_decided": "nothing was decided for it",
+    "unidentified": "its engines name no deployment",
+    "already_running": "it ran before anything was decided",
+    "default": "not assigned to an arm",
+}
+
 
 def render(template: str, values: dict[str, Any]) -> str:
     """One page. Everything is escaped; a name that is missing is an error, not an empty place."""
@@ -66,7 +76,16 @@ def _moment(value: str | None) -> str:
 def _target(value: dict[str, Any] | None) -> str:
     if value is None:
         return ABSENT
-    return f"{value['count']} deployments" if value["share"] is None else f"{value['share'] / 1000:g} %"
+    if value["share"] is not None:
+        return f"{value['share'] / 1000:g}%"
+    return f"{value['count']} deployment" + ("" if value["count"] == 1 else "s")
+
+
+def _because(code: str) -> str:
+    """Why something is not compared, in words; a code without any is at least readable."""
+    if code.startswith("gate:"):
+        return f"the gate refuses ({code.removeprefix('gate:')})"
+    return _REASONS.get(code, code.replace("_", " "))
 
 
 _ENVIRONMENT = Environment(
@@ -78,5 +97,12 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.globals["verdicts"] = VERDICTS
 _ENVIRONMENT.filters.update(
-    count=_count, amount=_amount, size=_size, share=_share, yes=_yes, moment=_moment, target=_target
+    amount=_amount,
+    because=_because,
+    count=_count,
+    moment=_moment,
+    share=_share,
+    size=_size,
+    target=_target,
+    yes=_yes,
 )

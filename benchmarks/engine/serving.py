@@ -36,9 +36,7 @@ def main(rounds: int) -> None:
         }
         try:
             for pair in pairs.values():
-                pair.start()
-            for pair in pairs.values():
-                pair.wait_ready()
+                pair.start().wait_ready()
             _report(_measure(pairs, rounds), {name: _memory(pair) for name, pair in pairs.items()})
         finally:
             for pair in pairs.values():

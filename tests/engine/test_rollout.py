@@ -16,9 +16,7 @@ SOME = prompts("some", 4, seed=4, longest=400)
 @pytest.fixture(scope="module")
 def first(fleet):
     """Both deployments in their first generation, observed at a percentage of 0."""
-    pairs = {name: fleet.pair(name, "r1").start() for name in ("one", "other")}
-    for pair in pairs.values():
-        pair.wait_ready()
+    pairs = {name: fleet.pair(name, "r1").start().wait_ready() for name in ("one", "other")}
     results = {name: pair.send(SOME, 8) for name, pair in pairs.items()}
     eventually(lambda: all(row["observed_at"] for row in fleet.get("deployments")["items"]), "both to be observed")
     return pairs, results
@@ -33,8 +31,7 @@ def second(fleet, first):
     assert set(arms) == {"treatment", "control"}
     # The first generation of the control is no longer needed, and two cores have enough to do.
     first[0][arms["control"]].stop()
-    pairs = [fleet.pair(arms[arm], "r2").start() for arm in ("treatment", "control")]
-    return [pair.wait_ready() for pair in pairs]
+    return [fleet.pair(arms[arm], "r2").start().wait_ready() for arm in ("treatment", "control")]
 
 
 @pytest.fixture(scope="module")

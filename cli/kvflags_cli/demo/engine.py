@@ -11,9 +11,11 @@ user.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -89,7 +91,10 @@ class Engine:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.started = time.monotonic()
         with self.log.open("w") as log:
-            self._process = subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
+            # A session of its own: vLLM's engine core and workers are then ended with it, whatever state they are in.
+            self._process = subprocess.Popen(  # noqa: S603
+                command, env=environ, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
         threading.Thread(target=self._read, daemon=True).start()
         return self
 
@@ -119,14 +124,15 @@ class Engine:
 
     def stop(self, timeout: float = 30) -> None:
         """Ask the engine to shut down cleanly; kill it when it takes longer."""
-        if self._connection is not None and self._process.poll() is None:
+        if self._connection is None:
+            timeout = 0  # it is still starting, and would not hear of it
+        elif self._process.poll() is None:
             self._connection.send(None)
         self._wait(timeout)
 
     def kill(self) -> None:
-        """End the process with SIGKILL, as a crash would."""
-        self._process.kill()
-        self._wait(10)
+        """End it with SIGKILL, as a crash would."""
+        self._wait(0)
 
     @property
     def alive(self) -> bool:
@@ -141,11 +147,11 @@ class Engine:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _wait(self, timeout: float) -> None:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         self._listener.close()
 
     def _read(self) -> None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Exporter"]
 
-# Building and encoding hold the GIL for about 150 us a span. After each chunk the thread rests for as long as it worked,
-# so that a loop that needs the GIL loses at most half of it, 1.2 ms at a time; 3,000 spans a second still pass. With
-# 32 in a chunk and a bare yield the loop's 99th percentile rose from 1.4 ms to between 5 and 10 (benchmarks/engine).
+# Building and encoding hold the GIL for about 150 us a span. After each chunk the thread rests for as long as it
+# worked, so that a loop that needs the GIL loses at most half of it, 1.2 ms at a time; 3,000 spans a second still pass.
+# With 32 in a chunk and a bare yield the loop's 99th percentile rose from 1.4 ms to 5 and more (benchmarks/engine).
 _CHUNK = 8
 _BATCH = 512
 _FLUSH_S = 0.5

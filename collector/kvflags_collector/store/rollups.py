@@ -43,7 +43,7 @@ def roll(db: Database, now_us: int, *, seconds: float = inf) -> bool:
 
 
 class Roller:
-    """The thread that rolls each second, or less often, to stay within a tenth of a core. Close it before the db."""
+    """The thread that rolls each second, or less often while that costs a tenth of a core. Close it before the db."""
 
     def __init__(self, db: Database, *, clock: Callable[[], int] = time.time_ns, every_s: float = 1.0) -> None:
         self._db = db
@@ -65,17 +65,19 @@ class Roller:
         pause = 0.0
         while not self._stop.wait(pause):
             began = time.monotonic()
-            self._pass()
-            # The minute under way is counted anew on each pass, so passes get longer with its traffic.
-            pause = max(self._every_s, 9 * (time.monotonic() - began))
+            done = self._pass()
+            # The minute under way is counted anew on each pass, so passes get longer with its traffic: seldom, then.
+            # But minutes that wait are each counted once, and the sooner the better.
+            pause = max(self._every_s, 9 * (time.monotonic() - began)) if done else self._every_s
 
-    def _pass(self) -> None:
+    def _pass(self) -> bool:
         try:
             # A second at a time, so that closing does not wait for long.
-            roll(self._db, self._clock() // 1000, seconds=1.0)
+            return roll(self._db, self._clock() // 1000, seconds=1.0)
         except Exception:
             # The minutes stay dirty, so nothing is lost; the next pass tries again.
             logger.exception("could not roll up")
+            return True
 
 
 def _roll_minute(db: Database, minute_us: int, marks: Marks, now_us: int) -> None:

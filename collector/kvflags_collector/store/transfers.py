@@ -7,6 +7,7 @@ earliest rank, under that rank's labels. With one rank, each span is a transfer.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +18,8 @@ __all__ = ["Key", "Rank", "Transfer", "transfers"]
 
 _STATUS_ERROR = 2
 # By total payload, which the layout does not change (descriptors it does), in bytes.
-_SIZE_CLASSES = ((1 << 16, "64Ki"), (1 << 20, "1Mi"), (1 << 24, "16Mi"))
+_SIZES = (1 << 16, 1 << 20, 1 << 24)
+_SIZE_CLASSES = ("64Ki", "1Mi", "16Mi", "more")
 
 
 class Rank(NamedTuple):
@@ -84,12 +86,30 @@ def transfers(ranks: Iterable[Rank]) -> Iterator[Transfer]:
     return map(_transfer, groups.values())
 
 
+def _alone(rank: Rank) -> Transfer:
+    """The usual case, in a third of the time."""
+    return Transfer(
+        key=_key(rank, rank.bytes),
+        start_ns=rank.start_ns,
+        complete=(rank.world_size or 1) <= 1,
+        error=(rank.error_type or FailureKind.OTHER.value) if rank.status == _STATUS_ERROR else None,
+        duration_ns=max(0, rank.end_ns - rank.start_ns),
+        bytes=rank.bytes or 0,
+        descriptors=rank.descriptors or 0,
+        blocks=rank.blocks or 0,
+        post_ns=rank.post_ns,
+    )
+
+
 def _transfer(ranks: Sequence[Rank]) -> Transfer:
     """Of ranks in order of their starts."""
     first = ranks[0]
+    if len(ranks) == 1:
+        return _alone(first)
+    sizes = [rank.bytes for rank in ranks if rank.bytes is not None]
     posts = [rank.post_ns for rank in ranks if rank.post_ns is not None]
     return Transfer(
-        key=_key(first, [rank.bytes for rank in ranks if rank.bytes is not None]),
+        key=_key(first, sum(sizes) if sizes else None),
         start_ns=first.start_ns,
         complete=len({rank.rank for rank in ranks}) >= (first.world_size or 1),
         error=next((r.error_type or FailureKind.OTHER.value for r in ranks if r.status == _STATUS_ERROR), None),
@@ -102,7 +122,7 @@ def _transfer(ranks: Sequence[Rank]) -> Transfer:
     )
 
 
-def _key(first: Rank, sizes: Sequence[int]) -> Key:
+def _key(first: Rank, size: int | None) -> Key:
     return Key(
         deployment=first.deployment,
         generation=first.generation,
@@ -110,10 +130,6 @@ def _key(first: Rank, sizes: Sequence[int]) -> Key:
         engine_id=first.engine_id,
         arm=first.arm,
         direction=first.mode or "",
-        size_class=_size_class(sum(sizes)) if sizes else "",
+        size_class="" if size is None else _SIZE_CLASSES[bisect_left(_SIZES, size)],
         backend=first.backend,
     )
-
-
-def _size_class(size: int) -> str:
-    return next((name for limit, name in _SIZE_CLASSES if size <= limit), "more")

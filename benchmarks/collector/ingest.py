@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Acknowledged spans per CPU-second, end to end on SQLite, and where the time goes. Prints a table, asserts nothing.
+
+The collector's routes and writer run in a process of their own behind uvicorn; this one sends prepared requests over 16
+keep-alive connections and reads the other's CPU time before and after, so what the load generator costs is not counted.
+The stages are then timed alone, on the same bodies, in this process.
+
+    python benchmarks/collector/ingest.py [--spans 512] [--requests 400] [--gzip]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import multiprocessing as mp
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import uvicorn
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from starlette.applications import Starlette
+
+from kvflags.telemetry.attributes import ATTRIBUTES, Name
+from kvflags_collector.ingest.decode import decode
+from kvflags_collector.ingest.http import routes
+from kvflags_collector.ingest.limits import Limits, inflate
+from kvflags_collector.ingest.writer import Writer
+from kvflags_collector.store.database import Database
+from kvflags_collector.store.rollups import roll
+from kvflags_collector.store.spans import insert_resources, insert_spans, mark_minutes
+
+CONNECTIONS = 16
+ABSENT = {Name.ERROR_TYPE, Name.FAILURE, Name.LAYOUT_MISMATCH, Name.LAB, Name.GPU}
+VALUES = {
+    Name.ARM: "treatment",
+    Name.VARIANT: "on",
+    Name.MODE: "pull",
+    Name.ROLE: "decode",
+    Name.WORLD_SIZE: 1,
+    Name.RANK: 0,
+}
+
+
+def attributes(place: str, number: int) -> list[KeyValue]:
+    """Every attribute that an engine sends on a good transfer, with values of the usual size."""
+    made = []
+    for one in ATTRIBUTES:
+        if one.place != place or one.name in ABSENT:
+            continue
+        plain = {"string": f"{one.name[-12:]}-value", "int": 1 + number % 9999, "boolean": True}[one.type]
+        value = VALUES.get(one.name, plain)
+        kind = {str: "string_value", int: "int_value", bool: "bool_value"}[type(value)]
+        made.append(KeyValue(key=one.name, value=AnyValue(**{kind: value})))
+    return made
+
+
+def body(number: int, spans: int) -> bytes:
+    """One request: one engine, `spans` single-rank transfers of the last seconds."""
+    request = ExportTraceServiceRequest()
+    entry = request.resource_spans.add()
+    entry.resource.attributes.extend(attributes("resource", number % 8))
+    scope = entry.scope_spans.add()
+    scope.scope.name = "kvflags"
+    now = time.time_ns()
+    for at in range(spans):
+        serial = number * spans + at + 1
+        span = scope.spans.add(trace_id=os.urandom(16), span_id=serial.to_bytes(8, "big"), name="kv.transfer", kind=3)
+        span.start_time_unix_nano, span.end_time_unix_nano = now - serial * 1000, now - serial * 1000 + 5_000_000
+        span.attributes.extend(attributes("span", serial))
+    return request.SerializeToString()
+
+
+def collector(path: str, listener: socket.socket) -> None:
+    """The other process: routes, writer and database as `kvflags serve` puts them together."""
+    writer = Writer(Database(f"sqlite:///{path}", upgrade=True))
+    writer.start()
+    config = uvicorn.Config(Starlette(routes=list(routes(writer))), log_level="error")
+    asyncio.run(uvicorn.Server(config).serve([listener]))
+
+
+def cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def end_to_end(bodies: list[bytes], spans: int, folder: str, zipped: bool) -> dict[str, float]:
+    path = f"{folder}/end.db"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        served = mp.get_context("fork").Process(target=collector, args=(path, listener), daemon=True)
+        served.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/traces"
+        headers = {"Content-Type": "application/x-protobuf"} | ({"Content-Encoding": "gzip"} if zipped else {})
+        with httpx.Client(timeout=60) as client:
+            client.post(url, content=b"", headers={"Content-Type": "application/x-protobuf"})
+        before, began = cpu_of(served.pid or 0), time.perf_counter()
+        waits = send_all(url, bodies, headers)
+        wall, cpu = time.perf_counter() - began, cpu_of(served.pid or 0) - before
+        served.terminate()
+        served.join()
+    total = len(bodies) * spans
+    stored = sum(Path(folder, name).stat().st_size for name in ("end.db", "end.db-wal"))
+    return {
+        "spans per CPU-second": total / cpu,
+        "spans per second": total / wall,
+        "ack p50 ms": statistics.median(waits) * 1000,
+        "ack p99 ms": statistics.quantiles(waits, n=100)[98] * 1000,
+        "bytes per span on disk": stored / total,
+    }
+
+
+def send_all(url: str, bodies: list[bytes], headers: dict[str, str]) -> list[float]:
+    """Each connection sends its share one after the other, as an exporter does; how long each acknowledgement took."""
+    waits: list[float] = []
+
+    def send(mine: list[bytes]) -> None:
+        with httpx.Client(timeout=60) as client:
+            for content in mine:
+                began = time.perf_counter()
+                answer = client.post(url, content=content, headers=headers)
+                if answer.status_code != 200 or answer.content:
+                    sys.exit(f"{answer.status_code} {answer.content!r}")
+                waits.append(time.perf_counter() - began)
+
+    threads = [threading.Thread(target=send, args=(bodies[at::CONNECTIONS],)) for at in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return waits
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def stages(bodies: list[bytes], folder: str, zipped: bool) -> dict[str, float]:
+    """CPU seconds of each stage alone."""
+    taken: dict[str, float] = {}
+    limits, plain = Limits(), bodies
+    if zipped:
+        taken["inflate"] = timed(lambda: plain_of(bodies, limits))
+        plain = plain_of(bodies, limits)
+    taken["protobuf alone (part of decode)"] = timed(
+        lambda: [ExportTraceServiceRequest.FromString(one) for one in plain]
+    )
+    taken["decode to rows"] = timed(lambda: [decode(one, time.time_ns()) for one in plain])
+    requests = [decode(one, time.time_ns()) for one in plain]
+    db = Database(f"sqlite:///{folder}/stage.db", upgrade=True)
+
+    def write() -> None:
+        for at in range(0, len(requests), 8):
+            group = requests[at : at + 8]
+            with db.write() as conn:
+                insert_resources(conn, {pair for one in group for pair in one.resources.items()})
+                insert_spans(conn, [row for one in group for row in one.rows])
+                mark_minutes(conn, set().union(*(one.minutes for one in group)), [])
+
+    taken["write, 8 requests a commit"] = timed(write)
+    taken["roll up (not on the way to the answer)"] = timed(lambda: roll(db, time.time_ns() // 1000))
+    db.close()
+    return taken
+
+
+def plain_of(bodies: list[bytes], limits: Limits) -> list[bytes]:
+    return [inflate(one, limits) for one in bodies]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spans", type=int, default=512, help="spans in a request")
+    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--gzip", action="store_true")
+    given = parser.parse_args()
+    bodies = [body(number, given.spans) for number in range(given.requests)]
+    size = len(bodies[0]) / given.spans
+    bodies = [gzip.compress(one, 6) for one in bodies] if given.gzip else bodies
+    total = given.spans * given.requests
+    print(f"{given.requests} requests of {given.spans} spans, {size:.0f} bytes a span, gzip: {given.gzip}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, value in end_to_end(bodies, given.spans, folder, given.gzip).items():
+            print(f"{name:40} {value:12,.1f}")
+        for name, seconds in stages(bodies, folder, given.gzip).items():
+            print(f"{name:40} {seconds / total * 1e6:12,.2f} us/span {total / seconds:12,.0f} spans/CPU-s")
+
+
+if __name__ == "__main__":
+    main()

@@ -269,7 +269,7 @@ def _drawn(number: int, drawn: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @given(_RANKS, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_arrival_and_rolling_gives_the_same_bytes(database: Database, drawn, random):
     rows = [_drawn(number, one) for number, one in enumerate(drawn)]
     _clear(database)

@@ -26,6 +26,7 @@ def inputs(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: in
     compared = [_treatment(one, mixtures) for one in found if one.latest and one.included]
     treated = sum(one.treated for one in compared)
     return Inputs(
+        key=flag.key,
         running=flag.phase == Phase.RUNNING,
         deployments=compared,
         days=_days(conn, flag.key, treated / len(compared) if compared else 0.0, now_us),

@@ -57,9 +57,10 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """deployments: those in the comparison. days: for how long the treated share has been at its minimum. outcomes:
-    whether any were received."""
+    """key: of the flag. deployments: those in the comparison. days: for how long the treated share has been at its
+    minimum. outcomes: whether any were received."""
 
+    key: str
     running: bool
     deployments: Sequence[Treatment] = ()
     days: float = 0.0
@@ -127,7 +128,7 @@ def _ineffective(inputs: Inputs) -> Iterator[_Finding]:
 def _unmet(inputs: Inputs) -> Iterator[_Finding]:
     minima = inputs.minima
     if not inputs.running:
-        yield "not_running", "The flag is not running.", "Start it: kvflags rollout set KEY 25% --reason TEXT"
+        yield "not_running", "The flag is not running.", f"Start it: kvflags rollout set {inputs.key} 25% --reason TEXT"
     for arm, least in (("treated", minima.treated), ("control", minima.control)):
         number = sum(one.treated == (arm == "treated") for one in inputs.deployments)
         if number < least:

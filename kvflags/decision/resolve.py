@@ -13,18 +13,16 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvflags.decision import carry, deaths, last_heard, registration
 from kvflags.decision.announce import announce
-from kvflags.decision.answer import Answer, as_running
 from kvflags.decision.ask import ask
 from kvflags.decision.carry import Carried, Source
+from kvflags.decision.choice import chosen, overruled
 from kvflags.decision.seat import Seat, role_of, seat_of
 from kvflags.decision.state import State
-from kvflags.features import CROSS_LAYER_BLOCKS
-from kvflags.flags import Decision, Facts, Variant
+from kvflags.flags import Decision, Facts
 from kvflags.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,13 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["resolve"]
 
 StaticFacts = Callable[["VllmConfig", Settings], Facts]
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    source: Source
-    reason: str
-    decision: Decision | None = None
 
 
 def resolve(
@@ -109,8 +100,8 @@ def _start(settings: Settings, role: str, facts: Facts, problems: list[str], *, 
     # A forced or unsafe engine is told something of its own, which is not for its peers on this host.
     if heard and state and not body["local"] and not body["refused"]:
         last_heard.remember(state, heard.decision, problems)
-    choice = _chosen(settings, heard, handed, remembered, registers=registers)
-    choice = _overruled(choice, body["local"], registration.unsafe(facts) is not None)
+    choice = chosen(settings, heard, handed, remembered, registers=registers)
+    choice = overruled(choice, body["local"], registration.unsafe(facts) is not None)
     return Carried(
         source=choice.source,
         reason=choice.reason,
@@ -141,43 +132,3 @@ def _deaths(state: State, role: str, registration_id: str, problems: list[str]) 
     mark.leave(problems)
     deaths.clean_at_exit(mark)
     return died
-
-
-def _chosen(
-    settings: Settings, heard: Answer | None, handed: Decision | None, remembered: Decision | None, *, registers: bool
-) -> _Choice:
-    if heard:
-        return _Choice(Source.REGISTERED, *_answered(settings, heard.decision))
-    if handed:
-        return _Choice(Source.HANDED_OUT, handed.reason, handed)
-    if remembered:
-        return _Choice(Source.LAST_HEARD, remembered.reason, remembered)
-    if not settings.nixl_telemetry:
-        return _Choice(Source.TELEMETRY_DISABLED, "nixl_telemetry_disabled")
-    if not registers:
-        return _Choice(Source.FALLBACK, "not_a_front_end")
-    return _Choice(Source.FALLBACK, "unreachable" if settings.collector_url else "no_collector")
-
-
-def _answered(settings: Settings, decision: Decision | None) -> tuple[str, Decision | None]:
-    if decision:
-        return decision.reason, decision
-    return "no_flag" if settings.deployment else "unidentified", None
-
-
-def _overruled(choice: _Choice, local: Mapping[str, str] | None, is_unsafe: bool) -> _Choice:
-    """The two that stand over any decision: the operator's own setting, and a rule of class UNSAFE."""
-    if local:
-        reason = f"local:{local['source']}"
-        choice = _Choice(Source.LOCAL, reason, as_running(choice.decision or _unflagged(), local["variant"], reason))
-        if local["source"] == registration.LAYOUT_SETTING:
-            # vLLM obeys its own variable whatever we say.
-            return choice
-    if is_unsafe and choice.decision and choice.decision.variant == Variant.ON:
-        reason = "unsafe_under_pin"
-        return replace(choice, reason=reason, decision=as_running(choice.decision, Variant.OFF, reason))
-    return choice
-
-
-def _unflagged() -> Decision:
-    return Decision(feature=CROSS_LAYER_BLOCKS.name, flag="", variant=Variant.OFF, reason="")

@@ -115,6 +115,9 @@ def set_target(
 def target(percent: float | None, count: int | None) -> Target:
     """What a caller asked for, checked. UsageError unless it is one of percentage and count, and in range."""
     try:
+        # Judged before rounding, which would let -0.0001 and not-a-number through or fail on them.
+        if percent is not None and not 0 <= percent <= 100:
+            raise ValueError("a percentage lies between 0 and 100")
         # 25.3 % is 25,300 buckets; rounding undoes what binary fractions do to 0.1.
         return Target(share=None if percent is None else round(percent * BUCKETS / 100), count=count)
     except ValueError as error:

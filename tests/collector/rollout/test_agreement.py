@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one property that everything rests on: prefill and decode agree, whatever operators, engines and outages do."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+from sqlalchemy import event
+
+from kvflags.errors import NotFound
+from kvflags_collector.rollout import alarms, ledger
+from kvflags_collector.rollout.flags import abort, create, kill_switch, set_target, start, target
+from kvflags_collector.rollout.leases import Timing
+from kvflags_collector.rollout.pins import open_pins
+from kvflags_collector.rollout.tick import tick
+from kvflags_collector.store.database import Database
+from kvflags_collector.times import SECOND
+
+KEY = "cross-layer-blocks"
+CHANGE = {"author": "ann", "reason": "because"}
+LAYOUTS = {"on": "BHLNC", "off": "LBHNC"}
+PLACES = [("a", "g2"), ("a", "g1"), ("b", "g2")]
+ROLES = ["prefill", "decode"]
+KINDS = ["plain"] * 6 + ["forced on", "forced off", "unsafe"]
+FACTS = {"vllm": "0.32.0", "model_class": "gqa", "kv_heads_per_rank": 4, "connector": "NixlConnector"}
+
+
+@dataclass
+class Engine:
+    """A process: it runs one variant until it dies. `reaches`: heartbeats get through. `special`: free to disagree,
+    since it was forced, refused for safety, or was once cut off beyond its lease."""
+
+    name: str
+    place: tuple[str, str]
+    role: str
+    variant: str
+    reaches: bool = True
+    special: bool = False
+
+
+class Agreement(RuleBasedStateMachine):
+    """Two deployments with two generations each; engines come, go, lose contact and return."""
+
+    engines = Bundle("engines")
+    template: Path | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp()
+        path = f"{self.folder}/kvflags.db"
+        self.db = self.opened(path)
+        # What is shown here is no matter of fsync, which would take half of the time.
+        event.listen(self.db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
+        self.db.engine.dispose()
+        self.now, self.timing = 1_800_000_000 * SECOND, Timing()
+        self.living: list[Engine] = []
+        self.count = 0
+
+    @classmethod
+    def opened(cls, path: str) -> Database:
+        if cls.template is None:
+            cls.template = Path(tempfile.mkdtemp()) / "template.db"
+            Database(f"sqlite:///{cls.template}", upgrade=True).close()
+        shutil.copy(cls.template, path)
+        return Database(f"sqlite:///{path}")
+
+    def teardown(self) -> None:
+        self.db.close()
+        shutil.rmtree(self.folder)
+
+    @initialize(target=engines)
+    def begin(self) -> MultipleResults[Engine]:
+        with self.db.write() as conn:
+            given = {"key": KEY, "feature": "cross_layer_blocks", "baseline_s": 0, "quiet_s": 0}
+            create(conn, **given, **CHANGE, now=self.now)
+        for deployment in ("a", "b"):
+            for role in ROLES:
+                self.start(deployment, "g1", role)
+        self.beat_all()
+        self.aim(100, None)
+        return multiple(*(self.start("a", "g2", role) for role in ROLES))
+
+    # Few rules with many cases each: Hypothesis leaves whole rules out of most runs, and a run without the kill switch or
+    # without joiners shows little.
+    @rule(target=engines, place=st.sampled_from(PLACES), role=st.sampled_from(ROLES), kind=st.sampled_from(KINDS))
+    def join(self, place: tuple[str, str], role: str, kind: str) -> Engine:
+        return self.start(*place, role, kind)
+
+    @rule(engine=engines, what=st.sampled_from(["die", "lose contact", "regain contact"]))
+    def befall(self, engine: Engine, what: str) -> None:
+        if engine not in self.living:
+            return
+        if what == "die":
+            self.living.remove(engine)
+        else:
+            engine.reaches = what == "regain contact"
+        if engine.reaches and engine in self.living:
+            self.beat(engine)
+
+    @rule(action=st.sampled_from(["kill", "revive", "abort", "start", 0, 40, 100, "0", "1"]))
+    def operate(self, action: int | str) -> None:
+        with self.db.write() as conn:
+            if action in {"kill", "revive"}:
+                kill_switch(conn, KEY, on=action == "kill", **CHANGE, now=self.now)
+            elif action == "abort":
+                abort(conn, KEY, **CHANGE, now=self.now)
+            else:
+                start(conn, KEY, **CHANGE, now=self.now)
+        if action not in {"kill", "revive", "abort", "start"}:
+            self.aim(*((None, int(action)) if isinstance(action, str) else (action, None)))
+
+    @rule(seconds=st.sampled_from([20, 100, 200]))
+    def time_passes(self, seconds: int) -> None:
+        for _ in range(seconds // 20):
+            self.now += 20 * SECOND
+            self.beat_all()
+            self.tick()
+
+    @rule(seconds=st.sampled_from([40, 89, 400, 4000]))
+    def the_collector_is_away(self, seconds: int) -> None:
+        before = self.in_force()
+        self.now += seconds * SECOND
+        self.tick()
+        self.beat_all()
+        assert self.in_force() == before, "an outage decides nothing"
+
+    def in_force(self) -> list[tuple[str, str, int]]:
+        with self.db.read() as conn:
+            return [(pin.deployment, pin.generation, pin.epoch) for pin in open_pins(conn)]
+
+    @precondition(lambda self: self.living)
+    @invariant()
+    def plain_engines_agree(self) -> None:
+        for place in {engine.place for engine in self.living}:
+            mine = [e for e in self.living if e.place == place and e.reaches and not e.special]
+            assert len({engine.variant for engine in mine}) <= 1, (place, mine)
+
+    @precondition(lambda self: self.living)
+    @invariant()
+    def what_disagrees_is_named(self) -> None:
+        with self.db.read() as conn:
+            named = {(a["deployment"], a["generation"]) for a in alarms.listing(conn) if a["ended_at"] is None}
+        for place in {engine.place for engine in self.living}:
+            heard = {engine.variant for engine in self.living if engine.place == place and engine.reaches}
+            assert len(heard) < 2 or place in named
+
+    def start(self, deployment: str, generation: str, role: str, kind: str = "plain") -> Engine:
+        self.count += 1
+        engine = Engine(f"r{self.count}", (deployment, generation), role, "off", special=kind != "plain")
+        extra: dict[str, object] = {}
+        if kind.startswith("forced"):
+            extra["local"] = {"source": "KVFLAGS_FORCE", "variant": kind.split()[1]}
+        told = self.register(engine, model_class="mla_sparse" if kind == "unsafe" else "gqa", **extra)
+        engine.variant = told["variant"]
+        self.living.append(engine)
+        self.beat(engine)
+        return engine
+
+    def register(self, engine: Engine, model_class: str = "gqa", **extra: object) -> dict[str, str]:
+        facts = FACTS | {"isolation": "recreate", "model_class": model_class}
+        body = {"registration_id": engine.name, "deployment": engine.place[0], "generation": engine.place[1]}
+        with self.db.write() as conn:
+            answer = ledger.register(
+                conn,
+                body | {"role": engine.role, "features": ["cross_layer_blocks"], "facts": facts, **extra},
+                self.now,
+                self.timing,
+            )
+        told: dict[str, str] = answer["decisions"][0]
+        return told
+
+    def beat(self, engine: Engine) -> None:
+        body = {
+            "engine_id": engine.name,
+            "facts": {"backend": "FLASH_ATTN", "block_size": 16},
+            "layout": {"resolved": LAYOUTS[engine.variant]},
+            "exercised": {"ok": 1, "errors": 0},
+        }
+        try:
+            with self.db.write() as conn:
+                ledger.heartbeat(conn, engine.name, body, self.now, self.timing)
+        except NotFound:
+            # Away for longer than its lease, with all its peers: from here on it is one that runs already.
+            engine.special = True
+            self.register(engine, running=engine.variant)
+            self.beat(engine)
+
+    def beat_all(self) -> None:
+        for engine in self.living:
+            if engine.reaches:
+                self.beat(engine)
+
+    def aim(self, percent: float | None, count: int | None) -> None:
+        with self.db.write() as conn:
+            start(conn, KEY, **CHANGE, now=self.now)
+            set_target(conn, KEY, target(percent, count), **CHANGE, now=self.now)
+
+    def tick(self) -> None:
+        with self.db.write() as conn:
+            tick(conn, self.now, self.timing)
+
+
+TestAgreement = Agreement.TestCase
+TestAgreement.settings = settings(
+    max_examples=12,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    # Shrinking would take minutes, and 25 steps are short enough to read.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)

@@ -21,6 +21,7 @@ from kvflags_collector.settings import Settings
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollups import Roller
 from kvflags_collector.times import now_us
+from kvflags_collector.web import pages
 
 __all__ = ["create_app"]
 
@@ -55,7 +56,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     errors.install(app)
     for router in (health.router, engines.router, flags.router, deployments.router):
         app.include_router(router)
-    app.router.routes.extend(http.routes(writer))
+    app.router.routes.extend([*http.routes(writer), *pages.routes(db, clock)])
     return app
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from kvflags.errors import UsageError
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Target
+from kvflags_collector.feedback import report
 from kvflags_collector.rollout import alarms, decide, explain, flags, status
 
 __all__ = ["router"]
@@ -95,6 +96,12 @@ def show_explain(
     """Why a deployment is told what it is told."""
     with ctx.db.read() as conn:
         return explain.explain(conn, key, deployment, ctx.clock(), generation)
+
+
+@router.get("/{key}/report")
+def show_report(key: str, ctx: Ctx) -> dict[str, Any]:
+    """The verdict on the flag and everything it rests on, schema kvflags.report/1."""
+    return report.build(ctx.db, key, ctx.clock())
 
 
 @router.get("/{key}/feedback")

@@ -97,5 +97,5 @@ def test_outside_the_enrolment_nobody_is_compared():
 
 @pytest.mark.parametrize("fields", [{}, {"share": 1, "count": 1}, {"share": -1}, {"share": BUCKETS + 1}, {"count": -1}])
 def test_a_target_that_makes_no_sense_is_refused(fields):
-    with pytest.raises(ValueError, match="percentage|count"):
+    with pytest.raises(ValueError, match=r"percentage|count"):
         Target(**fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -22,9 +23,7 @@ __all__ = ["check", "check_engine", "current", "downgrade", "head", "upgrade", "
 
 def head() -> str:
     """The revision that this release works with."""
-    revision = _scripts().get_current_head()
-    assert revision is not None, "versions/ is packaged"
-    return revision
+    return _line()[0]
 
 
 def upgrade(url: str, revision: str = "head") -> str:
@@ -77,8 +76,7 @@ def _known(engine: Engine) -> str | None:
     with engine.connect() as conn:
         ours = engine.dialect.has_table(conn, "alembic_version")
     found = _current(engine) if ours else None
-    known = {script.revision for script in _scripts().walk_revisions()}
-    if ours and (found is None or found in known):
+    if ours and (found is None or found in _line()):
         return found
     raise OperatorError(
         f"the database is at revision {found}, which this kvflags does not know"
@@ -123,5 +121,7 @@ def _config() -> Config:
     return config
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+@cache
+def _line() -> tuple[str, ...]:
+    """All revisions, the newest first. Reading them takes tens of ms, and readiness asks every few seconds."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())

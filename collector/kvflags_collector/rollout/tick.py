@@ -77,6 +77,6 @@ class Ticker:
         except KvflagsError as error:
             # The database cannot answer now; the next tick does the same work.
             _log.warning("tick put off: %s", error)
-        except Exception:
+        except Exception:  # noqa: BLE001 (see below)
             # Without ticks no epoch ends and no outage is bridged, so whatever it was, the thread outlives it.
             _log.exception("tick failed")

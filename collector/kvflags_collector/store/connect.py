@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from kvflags.errors import ErrorCode, OperatorError, UsageError
 
@@ -65,11 +65,13 @@ def exclusive(url: str) -> Iterator[None]:
 
 
 def is_new(engine: Engine) -> bool:
-    """Whether the database holds no table at all. OperatorError where it is no database or cannot be opened."""
+    """Whether there is no database yet, or one without tables; OperatorError for any other file. Creates nothing."""
+    if not os.path.exists(engine.url.database or ""):
+        return True
     try:
         with engine.connect() as conn:
             return not engine.dialect.get_table_names(conn)
-    except OperationalError as error:
+    except DatabaseError as error:
         raise OperatorError(f"cannot open the database: {error.orig}", hint="check the path given to --db") from error
 
 

@@ -95,8 +95,8 @@ class Agreement(RuleBasedStateMachine):
         self.aim(100, None)
         return multiple(*(self.start("a", "g2", role) for role in ROLES))
 
-    # Few rules with many cases each: Hypothesis leaves whole rules out of most runs, and a run without the kill switch or
-    # without joiners shows little.
+    # Few rules with many cases each: Hypothesis leaves whole rules out of most runs, and a run without joiners or
+    # without the kill switch shows little.
     @rule(target=engines, place=st.sampled_from(PLACES), role=st.sampled_from(ROLES), kind=st.sampled_from(KINDS))
     def join(self, place: tuple[str, str], role: str, kind: str) -> Engine:
         return self.start(*place, role, kind)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed generations: recognised within one heartbeat or the first failed handshake, counted once, ended with the cause."""
+"""Mixed generations: recognised within one heartbeat or one failed handshake, counted once, ended with the cause."""
 
 from kvflags_collector.rollout import alarms
 from kvflags_collector.rollout.mixed import on_handshake_failure

@@ -46,9 +46,12 @@ class Step:
 
 
 def scene(folder: Path, service: Service, stack: ExitStack) -> Iterator[Step]:
-    """The steps in order; each must have run before the next is asked for. What must be undone goes on `stack`."""
+    """The steps in order; each must have run before the next is asked for. What must be undone goes on `stack`.
+
+    One pair at a time: NIXL's progress thread polls without a pause, so each idle engine costs a core.
+    """
     environ = {"KVFLAGS_COLLECTOR_URL": service.url, "KVFLAGS_ISOLATION": "recreate", LAB: "1"}
-    model: Path | None = None
+    model = folder / "models"
 
     def write_model() -> str:
         nonlocal model
@@ -56,27 +59,40 @@ def scene(folder: Path, service: Service, stack: ExitStack) -> Iterator[Step]:
         return "8 layers, 4 KV heads, seeded random weights"
 
     def pair(name: str, generation: str, **own: Any) -> Pair:  # noqa: ANN401 (fields of Pair, as they are)
-        assert model is not None
         return Pair(name=name, generation=generation, model=model, folder=folder, environ=environ, **own)
 
     yield Step("Make the model", write_model)
     yield Step(f"Create the flag {FLAG}", lambda: _create_flag(service))
-
-    first = [pair(name, "r1") for name in COMPARED]
-    yield Step("Start the first generation of blue and green (4 engines)", lambda: _start(first, stack))
-    yield Step("Send a little traffic and observe", lambda: _observe(service, first))
-    yield Step("Stop the first generation", lambda: _stop(first))
+    for name in COMPARED:
+        title = f"{_short(name)}, first generation: start it, send {_OBSERVED} requests, observe"
+        yield Step(title, _living(pair(name, "r1"), stack, lambda one: _observe(service, one)))
     yield Step("Roll out to a count of one", lambda: _roll_out(service))
-
-    second = [pair(name, "r2") for name in COMPARED]
-    mixed = pair(MIXED, "r2", decode_environ={"KVFLAGS_FORCE": "on"})
-    yield Step(
-        "Start the second generation, and the mixed deployment (6 engines)", lambda: _start([*second, mixed], stack)
-    )
-    yield Step(f"Send {_MEASURED} requests to blue and green each", lambda: _measure(second))
-    yield Step(f"Send {_FAILING} requests to the mixed deployment", lambda: _fail(mixed))
+    for name in COMPARED:
+        title = f"{_short(name)}, second generation: start it, send {_MEASURED} requests"
+        yield Step(title, _living(pair(name, "r2"), stack, _measure))
+    wrong = pair(MIXED, "r2", decode_environ={"KVFLAGS_FORCE": "on"})
+    title = f"{_short(MIXED)}, its decode engine forced on: start it, send {_FAILING} requests"
+    yield Step(title, _living(wrong, stack, lambda one: _expect_failures(service, one)))
     yield Step("Wait until every transfer is in the report", lambda: _settle(service))
-    yield Step("Stop all engines", lambda: _stop([*second, mixed]))
+
+
+def _short(deployment: str) -> str:
+    return deployment.rpartition("/")[2]
+
+
+def _living(pair: Pair, stack: ExitStack, work: Callable[[Pair], str]) -> Callable[[], str]:
+    """Start the pair, do the work, stop the pair: the deployment is replaced whole, as `recreate` promises."""
+
+    def run() -> str:
+        stack.callback(pair.stop)
+        begin = time.monotonic()
+        pair.start().wait_ready()
+        started = time.monotonic() - begin
+        outcome = work(pair)
+        pair.stop()
+        return f"{outcome} (started in {started:.0f} s)"
+
+    return run
 
 
 def _create_flag(service: Service) -> str:
@@ -95,33 +111,16 @@ def _create_flag(service: Service) -> str:
     return "draft: installed everywhere, on nowhere"
 
 
-def _start(pairs: list[Pair], stack: ExitStack) -> str:
-    begin = time.monotonic()
-    # One pair after the other: two engines are what two cores can start at once.
-    for pair in pairs:
-        pair.start()
-        stack.callback(pair.stop)
-        pair.wait_ready()
-    return f"serving after {time.monotonic() - begin:.0f} s"
+def _observe(service: Service, pair: Pair) -> str:
+    pair.send(prompts("observed", _OBSERVED), _GENERATE)
+    _wait(lambda: pair.name in _observed(service), f"the collector to observe {pair.name}")
+    return "observed"
 
 
-def _stop(pairs: list[Pair]) -> str:
-    for pair in pairs:
-        pair.stop()
-    return "stopped"
-
-
-def _observe(service: Service, pairs: list[Pair]) -> str:
-    for pair in pairs:
-        pair.send(prompts("observed", _OBSERVED), _GENERATE)
-    _wait(lambda: len(_observed(service)) == len(pairs), "the collector to observe both deployments")
-    return "observed on both sides: " + ", ".join(sorted(name.rpartition("/")[2] for name in _observed(service)))
-
-
-def _observed(service: Service) -> list[str]:
+def _observed(service: Service) -> set[str]:
     with service.client() as client:
         items = client.get("deployments")["items"]
-    return [item["deployment"] for item in items if item["observed_at"] and item["deployment"] in COMPARED]
+    return {item["deployment"] for item in items if item["observed_at"]}
 
 
 def _roll_out(service: Service) -> str:
@@ -129,39 +128,42 @@ def _roll_out(service: Service) -> str:
     with service.client() as client:
         client.put("flags", FLAG, "target", body=body)
         dealt = client.get("flags", FLAG, "status")["deployments"]
-    arms = {row["deployment"].rpartition("/")[2]: row["arm"] for row in dealt if row["deployment"] in COMPARED}
+    arms = {_short(row["deployment"]): row["arm"] for row in dealt if row["deployment"] in COMPARED}
     if sorted(map(str, arms.values())) != ["control", "treatment"]:
         raise KvflagsError(f"one should be treated and one control, but the collector dealt {arms}")
     return ", ".join(f"{name} is {arm}" for name, arm in sorted(arms.items()))
 
 
-def _measure(pairs: list[Pair]) -> str:
+def _measure(pair: Pair) -> str:
     begin = time.monotonic()
-    for pair in pairs:
-        results = pair.send(prompts("measured", _MEASURED, seed=1), _GENERATE)
-        wrong = sum(result.finish_reason != "length" for result in results.values())
-        if wrong:
-            raise KvflagsError(f"{wrong} of {_MEASURED} requests to {pair.name} failed")
-    return f"all answered, {len(pairs) * _MEASURED / (time.monotonic() - begin):.1f} requests a second"
+    results = pair.send(prompts("measured", _MEASURED, seed=1), _GENERATE)
+    wrong = sum(result.finish_reason != "length" for result in results.values())
+    if wrong:
+        raise KvflagsError(f"{wrong} of {_MEASURED} requests to {pair.name} failed")
+    return f"all answered, {_MEASURED / (time.monotonic() - begin):.1f} a second"
 
 
-def _fail(pair: Pair) -> str:
+def _expect_failures(service: Service, pair: Pair) -> str:
     results = pair.send(prompts("mixed", _FAILING, seed=2, longest=300), _GENERATE)
     failed = sum(result.finish_reason == "error" for result in results.values())
     if failed != _FAILING:
         raise KvflagsError(f"all {_FAILING} requests should have failed, but {failed} did")
-    return f"{failed} of {_FAILING} failed, as they must; nothing hung or crashed"
+    _wait(lambda: bool(_report(service)["alarms"]), "the collector to name the mixed generation")
+    return f"{failed} of {_FAILING} failed, as they must; nothing hung or crashed, and the collector named it"
+
+
+def _report(service: Service) -> dict[str, Any]:
+    with service.client() as client:
+        return client.get("flags", FLAG, "report")
 
 
 def _settle(service: Service) -> str:
-    """Every measured transfer and every failure is in the roll-ups, and the mixed generation is named."""
+    """Every measured transfer and every failure is in the roll-ups."""
 
     def complete() -> bool:
-        with service.client() as client:
-            report = client.get("flags", FLAG, "report")
-        rows = {row["deployment"]: row for row in report["deployments"] if row["generation"] == "r2"}
+        rows = {row["deployment"]: row for row in _report(service)["deployments"] if row["generation"] == "r2"}
         measured = all(name in rows and rows[name]["transfers"] == _MEASURED for name in COMPARED)
-        return measured and MIXED in rows and rows[MIXED]["failed"] == _FAILING and bool(report["alarms"])
+        return measured and MIXED in rows and rows[MIXED]["failed"] == _FAILING
 
     _wait(complete, "the collector to receive every span")
     return "nothing is missing"

@@ -31,10 +31,10 @@ COMPARED = ("demo/demo/blue", "demo/demo/green")
 MIXED = "demo/demo/mixed"
 
 # Requests to each compared deployment: the pool of 128 blocks is handed out several times over, which fragments it,
-# and two cores still do them in a minute or two (about 0.25 s each). The first generation only has to be observed; the
+# and two cores still do them in a minute or two. The first generation only has to be observed; the
 # mixed one fails every time, so a handful shows it.
 _OBSERVED, _MEASURED, _FAILING = 16, 200, 6
-_GENERATE = 8
+_GENERATE = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from kvflags_cli.demo.model import VOCABULARY
 
 __all__ = ["prompts"]
 
-# Tokens. The CPU's block size is 128: from less than one block to twelve, so that blocks are freed in another order
+# Tokens. The CPU's block size is 128: from less than one block to eight, so that blocks are freed in another order
 # than they were taken and the pool fragments.
-_SHORTEST, _LONGEST = 40, 1500
+_SHORTEST, _LONGEST = 40, 900
 
 
 def prompts(label: str, count: int, *, seed: int = 0, longest: int = _LONGEST) -> dict[str, list[int]]:

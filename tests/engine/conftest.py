@@ -9,10 +9,8 @@ from fleet import Fleet
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """All of this folder runs real engines, in the order written: a scene builds on what the one before it started."""
+    """In the order written: a scene builds on what the one before it started."""
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
-    for item in ours:
-        item.add_marker(pytest.mark.engine)
     ordered = iter(sorted(ours, key=lambda item: (item.path.name, item.location[1], item.name)))
     items[:] = [next(ordered) if item in ours else item for item in items]
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the feature must not run, and where kvflags must stand aside."""
 
+import pytest
 from fleet import FLAG, eventually
 
 from kvflags_cli.demo.engine import Engine
+
+pytestmark = pytest.mark.engine
 
 
 def only_prefill(pair):

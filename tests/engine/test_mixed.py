@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefill and decode forced apart: every request fails visibly, nothing hangs or crashes, the generation is named."""
 
+import pytest
 from fleet import FLAG, eventually
 
 from kvflags_cli.demo.traffic import prompts
+
+pytestmark = pytest.mark.engine
 
 FAILING = prompts("failing", 5, seed=6, longest=300)
 

@@ -7,6 +7,8 @@ from link import Link, State
 
 from kvflags_cli.demo.traffic import prompts
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def link(fleet):

@@ -9,6 +9,8 @@ from link import Link, State
 
 from kvflags_cli.demo.traffic import prompts
 
+pytestmark = pytest.mark.engine
+
 PROMPTS = prompts("same", 12, seed=3, longest=900)
 CHURN = prompts("churn", 24, seed=5, longest=900)
 SOME = prompts("some", 4, seed=4, longest=400)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from kvflags_collector.app import create_app
@@ -26,9 +28,9 @@ FACTS: dict[str, Any] = {
 class Api:
     """JSON in, (status, JSON) out. `now` is in microseconds."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, db: Database) -> None:
         self.now = 1_800_000_000 * 1_000_000
-        self.db = Database(f"sqlite:///{path}/kvflags.db", upgrade=True)
+        self.db = db
         self.app = create_app(Settings(db=self.db.url), self.db, clock=lambda: self.now)
         self.http = TestClient(self.app, raise_server_exceptions=False)
 
@@ -68,9 +70,27 @@ class Api:
         return [line for line in dumped if 'INTO "collectors"' not in line]
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database at our revision, to be copied: migrating takes longer than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "kvflags.db"
+    Database(f"sqlite:///{path}", upgrade=True).close()
+    return path
+
+
 @pytest.fixture
-def api(tmp_path: Path) -> Iterator[Api]:
-    api = Api(tmp_path)
+def db(tmp_path: Path, migrated: Path) -> Iterator[Database]:
+    shutil.copy(migrated, tmp_path / "kvflags.db")
+    db = Database(f"sqlite:///{tmp_path}/kvflags.db")
+    # Nothing here is about power cuts, and hundreds of tests that each sync the disk hold up everybody.
+    event.listen(db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
+    db.engine.dispose()
+    yield db
+    db.close()
+
+
+@pytest.fixture
+def api(db: Database) -> Iterator[Api]:
+    api = Api(db)
     with api.http:
         yield api
-    api.db.close()

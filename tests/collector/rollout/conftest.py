@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from kvflags.flags import Flag, Target
 from kvflags_collector.rollout import flags, ledger
@@ -119,8 +120,25 @@ class Fleet:
             return question(conn, *args, **more)
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database at our revision, to be copied: migrating takes longer than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "kvflags.db"
+    Database(f"sqlite:///{path}", upgrade=True).close()
+    return path
+
+
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    db = Database(f"sqlite:///{tmp_path}/kvflags.db", upgrade=True)
-    yield Fleet(db)
+def db(tmp_path: Path, migrated: Path) -> Iterator[Database]:
+    shutil.copy(migrated, tmp_path / "kvflags.db")
+    db = Database(f"sqlite:///{tmp_path}/kvflags.db")
+    # Nothing here is about power cuts, and hundreds of tests that each sync the disk hold up everybody.
+    event.listen(db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
+    db.engine.dispose()
+    yield db
     db.close()
+
+
+@pytest.fixture
+def fleet(db: Database) -> Fleet:
+    return Fleet(db)

@@ -153,3 +153,11 @@ def test_explain_says_that_a_pin_outranks_the_rest(fleet):
         {"line": "kill switch", "outcome": "off: kill_switch", "won": False},
     ]
     assert answer["next"] == {"variant": "off", "reason": "kill_switch", "line": "kill switch"}
+
+
+def test_before_any_observation_an_engines_own_facts_can_refuse(fleet):
+    fleet.create()
+    fleet.aim(percent=100)
+    assert fleet.register("one head", facts={"kv_heads_per_rank": 1})["reason"] == "gate:one_kv_head_per_rank"
+    # What is not known yet refuses nothing by itself: the backend, here.
+    assert fleet.register("fine", "c/ns/b")["reason"] == "not_observed"

@@ -21,7 +21,7 @@ from kvflags_collector.rollout.standing import standing, unsafe
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import rfc3339
 
-__all__ = ["heartbeat", "register"]
+__all__ = ["heartbeat", "register", "turned_on"]
 
 # Safe mode: that many predecessors in a row died without a clean stop. Two can be an eviction and its retry.
 _DEATHS = 3
@@ -46,6 +46,13 @@ def register(conn: Connection, body: Mapping[str, Any], now: int, timing: Timing
         "heartbeat_s": timing.heartbeat_s,
         "server_time": rfc3339(now),
     }
+
+
+def turned_on(conn: Connection, registration_id: str, now: int) -> bool:
+    """Whether this registration has just pinned a generation `on`, in this transaction at `now`."""
+    c = tables.pins.c
+    mine = (c.pinned_by == registration_id, c.pinned_us == now, c.variant == Variant.ON)
+    return conn.execute(select(c.id).where(*mine).limit(1)).first() is not None
 
 
 def _see(conn: Connection, deployment: str, now: int) -> None:

@@ -124,7 +124,7 @@ def test_not_ready_without_its_threads(api):
     assert api("GET", "/livez")[0] == 200
 
 
-def test_a_registration_waits_a_second_for_its_turn_and_no_longer(api):
+def test_a_registration_waits_for_its_turn_as_long_as_its_engine_does(api):
     api.create()
     before = api.dump()
     held, release = threading.Event(), threading.Event()
@@ -161,8 +161,13 @@ def test_a_pin_that_would_turn_on_too_late_is_rolled_back(api):
     status, answer = api.register("late", generation="g2")
     assert (status, answer["error"]["code"]) == (503, "overloaded")
     assert api.dump() == before
-    # What is off can come late: nobody will disagree with it.
+    # What is off can come late, nobody will disagree with it; and so can a pin that peers follow already.
     assert api.register("off", generation="g1", role="decode")[0] == 200
+    api.app.state.kvflags = State(db=api.db, clock=lambda: api.now)
+    api.register("first", generation="g2")
+    api.app.state.kvflags = State(db=api.db, clock=clock)
+    status, answer = api.register("joiner", generation="g2")
+    assert (status, answer["decisions"][0]["variant"]) == (200, "on")
 
 
 def test_our_own_failure_is_an_envelope_too(api):

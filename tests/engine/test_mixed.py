@@ -34,10 +34,7 @@ def test_a_forced_decode_engine_is_an_alarm_error_spans_and_negative_feedback(fl
         assert feedback["items"][0]["deployment"] == pair.name
         # It is outside the comparison, so it must not spoil the verdict on those inside.
         assert fleet.report()["verdict"]["state"] == "waiting"
+        # It neither made nor changed the pin.
+        assert fleet.get("flags", FLAG, "explain", deployment=pair.name)["pin"]["variant"] == "off"
     finally:
         pair.stop()
-
-
-def test_the_forced_engine_made_no_pin(fleet):
-    pin = fleet.get("flags", FLAG, "explain", deployment="test/engine/mixed")["pin"]
-    assert pin["variant"] == "off"

@@ -68,8 +68,16 @@ class Fleet:
 
     def row(self, name, generation):
         """The report's row of one generation, or None while there is none."""
+        return next(iter(self.rows(name, generation)), None)
+
+    def rows(self, name, generation):
+        """All its rows: what was transferred before anything was decided has one of its own."""
         rows = [row for row in self.report()["deployments"] if row["deployment"] == f"test/engine/{name}"]
-        return next((row for row in rows if row["generation"] == generation), None)
+        return [row for row in rows if row["generation"] == generation]
+
+    def transferred(self, name, generation):
+        """Transfers in the report, whoever they are counted for."""
+        return sum(row["transfers"] or 0 for row in self.rows(name, generation))
 
     def engines(self, name, generation=None):
         rows = [row for row in self.get("engines")["items"] if row["deployment"] == f"test/engine/{name}"]

@@ -22,8 +22,8 @@ def test_one_kv_head_per_rank_is_refused_with_the_reason(fleet):
         explained = fleet.get("flags", FLAG, "explain", deployment=pair.name)
         assert explained["pin"]["variant"] == "off"
         assert explained["pin"]["reason"] == "gate:one_kv_head_per_rank"
-        (row,) = eventually(lambda: [r for r in fleet.engines("one-head") if r["resolved"]], "its heartbeat")
-        assert (row["requested"], row["resolved"], row["facts"]["kv_heads_per_rank"]) == ("LBHNC", "LBHNC", 1)
+        (row,) = eventually(lambda: [r for r in fleet.engines("one-head") if r["layout"]], "its heartbeat")
+        assert (row["layout"]["requested"], row["facts"]["kv_heads_per_rank"]) == ("LBHNC", 1)
         refusals = eventually(
             lambda: (row := fleet.row("one-head", "r1")) and row["refusals"], "the refusal in the report"
         )

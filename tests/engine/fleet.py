@@ -90,7 +90,7 @@ class Fleet:
         self.service.stop()
 
 
-def eventually(ask, what, timeout=30):
+def eventually(ask, what, timeout=90):
     """Ask until the answer is true, and return it."""
     until = time.monotonic() + timeout
     while not (answer := ask()):

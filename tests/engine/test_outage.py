@@ -33,7 +33,7 @@ def test_requests_are_answered_as_ever(pair, link, state):
 
 def test_what_was_buffered_arrives_once_the_collector_answers(fleet, pair, link):
     link.state = State.UP
-    eventually(lambda: fleet.transferred("outage", "r1") == 12, "the buffered spans", 60)
+    eventually(lambda: fleet.transferred("outage", "r1") == 12, "the buffered spans")
     rows = fleet.rows("outage", "r1")
     assert {(row["failed"], row["dropped"]) for row in rows if row["transfers"]} == {(0, 0)}
     # It says what it runs when it registers at last, and that becomes the pin.
@@ -45,4 +45,4 @@ def test_a_collector_killed_in_the_middle_comes_back_to_everything(fleet, pair, 
     results = pair.send(prompts("killed", 6, seed=8, longest=300), 8)
     assert {result.finish_reason for result in results.values()} == {"length"}
     fleet.service.start()
-    eventually(lambda: fleet.transferred("outage", "r1") == 18, "the spans of the outage", 60)
+    eventually(lambda: fleet.transferred("outage", "r1") == 18, "the spans of the outage")

@@ -169,7 +169,7 @@ def _settle(service: Service) -> str:
     return "nothing is missing"
 
 
-def _wait(done: Callable[[], bool], what: str, timeout: float = 60) -> None:
+def _wait(done: Callable[[], bool], what: str, timeout: float = 120) -> None:
     until = time.monotonic() + timeout
     while not done():
         if time.monotonic() > until:

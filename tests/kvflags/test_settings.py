@@ -5,9 +5,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kvflags.settings import SETTINGS, Settings, id_problem, problem_code
+
+# A machine that is busy with engines takes its time.
+unhurried = hypothesis_settings(deadline=None)
 
 NAMES = tuple(setting.name for setting in SETTINGS)
 READ_BESIDES = ("HOME", "XDG_STATE_HOME", "POD_NAMESPACE", "APP_LABEL", "CLUSTER_NAME", "VLLM_KV_CACHE_LAYOUT")
@@ -201,6 +205,7 @@ def test_the_table_lists_exactly_the_settings_that_are_read() -> None:
     assert all(setting.meaning for setting in SETTINGS)
 
 
+@unhurried
 @given(st.dictionaries(st.sampled_from(NAMES + READ_BESIDES), st.text(st.characters(codec=None), max_size=300)))
 def test_no_environment_raises_or_yields_an_id_that_the_collector_would_refuse(environ: dict[str, str]) -> None:
     settings = Settings.from_environ(environ)

@@ -6,11 +6,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvflags.decision.signed import BadToken, Claims, new_key, public_key, sign, verify
 from kvflags.flags import Decision
+
+# A machine that is busy with engines takes its time.
+unhurried = settings(deadline=None)
 
 KEY = bytes(range(32))
 PUBLIC = public_key(KEY)
@@ -83,6 +86,7 @@ def test_the_decision_that_it_equals() -> None:
     )
 
 
+@unhurried
 @given(claims)
 def test_what_was_signed_comes_back(signed: Claims) -> None:
     key = new_key()
@@ -96,6 +100,7 @@ def test_the_longest_ids_fit_into_a_token() -> None:
     assert verify(PUBLIC, sign(KEY, longest), NOW) == longest
 
 
+@unhurried
 @given(st.integers(0, len(TOKEN) - 1), st.characters(codec="ascii"))
 def test_no_changed_letter_goes_unnoticed(place: int, letter: str) -> None:
     changed = TOKEN[:place] + letter + TOKEN[place + 1 :]
@@ -103,6 +108,7 @@ def test_no_changed_letter_goes_unnoticed(place: int, letter: str) -> None:
         assert why(changed) in {"malformed", "bad_signature"}
 
 
+@unhurried
 @given(st.text(max_size=300))
 def test_no_text_is_a_token_or_a_key(text: str) -> None:
     assert why(text) in {"malformed", "bad_signature"}

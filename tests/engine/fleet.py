@@ -2,6 +2,7 @@
 """A collector with one flag, the pairs started against it, and questions about what became of them."""
 
 import time
+from collections import Counter
 
 from kvflags.lab import SETTING as LAB
 from kvflags_cli.demo.model import make_model
@@ -20,7 +21,7 @@ class Fleet:
         self.folder = folder
         self.port = free_port()
         self.database = folder / "kvflags.db"
-        self.service = Service(self.database, folder / "logs" / "collector.log", port=self.port, heartbeat="1s")
+        self.service = Service(self.database, folder / "logs" / "collector.log", port=self.port)
         self.service.start()
         self._pairs = []
         if flag:
@@ -78,6 +79,10 @@ class Fleet:
     def transferred(self, name, generation):
         """Transfers in the report, whoever they are counted for."""
         return sum(row["transfers"] or 0 for row in self.rows(name, generation))
+
+    def failures(self, name, generation):
+        """Failed transfers by kind, whoever they are counted for."""
+        return dict(sum((Counter(row["errors"]) for row in self.rows(name, generation)), Counter()))
 
     def engines(self, name, generation=None):
         rows = [row for row in self.get("engines")["items"] if row["deployment"] == f"test/engine/{name}"]

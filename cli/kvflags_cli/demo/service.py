@@ -18,9 +18,12 @@ __all__ = ["Service"]
 
 
 class Service:
-    """`start` returns once the collector is ready; `client()` talks to it; `url` is what engines are given."""
+    """`start` returns once the collector is ready; `client()` talks to it; `url` is what engines are given.
 
-    def __init__(self, database: Path, log: Path, *, port: int, heartbeat: str = "2s", start_lease: str = "5m") -> None:
+    A heartbeat of 5 s makes leases of 15: on two cores that start engines, a worker can be silent for several seconds.
+    """
+
+    def __init__(self, database: Path, log: Path, *, port: int, heartbeat: str = "5s", start_lease: str = "5m") -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
         self._options = ["--db", f"sqlite:///{database}", "--port", str(port)]

@@ -42,7 +42,7 @@ Once = Annotated[
 def demo(*, folder: Folder = None, port: Port = 0, once: Once = False, as_json: AsJson = False) -> None:
     """Roll cross-layer blocks out to one of two real deployments on this machine, and print the report.
 
-    Ten vLLM engines on CPU, NIXL transfers between them, one collector on SQLite. About five minutes on two cores.
+    Ten vLLM engines on CPU, NIXL transfers between them, one collector on SQLite. About seven minutes on two cores.
     """
     _check()
     own = folder is None

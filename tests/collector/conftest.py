@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole rollout on a real database, for what reads it: deployments told by the ledger, transfers sent as spans."""
+"""A real database for every test of the collector, and a whole rollout on one, for what reads it."""
 
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from kvflags_collector.rollout import flags, ledger
 from kvflags_collector.rollout.leases import Timing
@@ -121,6 +123,25 @@ class Scene:
             "received_us": self.now,
         } | given
         return tuple(values.get(column.name) for column in spans.columns)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database at our revision, to be copied: migrating takes longer than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "kvflags.db"
+    Database(f"sqlite:///{path}", upgrade=True).close()
+    return path
+
+
+@pytest.fixture
+def db(tmp_path: Path, migrated: Path) -> Iterator[Database]:
+    shutil.copy(migrated, tmp_path / "kvflags.db")
+    db = Database(f"sqlite:///{tmp_path}/kvflags.db")
+    # Nothing here is about power cuts, and hundreds of tests that each sync the disk hold up everybody.
+    event.listen(db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
+    db.engine.dispose()
+    yield db
+    db.close()
 
 
 @pytest.fixture

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from kvflags_collector.app import create_app
@@ -68,25 +65,6 @@ class Api:
         with self.db.read() as conn:
             dumped = list(conn.connection.driver_connection.iterdump())
         return [line for line in dumped if 'INTO "collectors"' not in line]
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database at our revision, to be copied: migrating takes longer than most tests."""
-    path = tmp_path_factory.mktemp("migrated") / "kvflags.db"
-    Database(f"sqlite:///{path}", upgrade=True).close()
-    return path
-
-
-@pytest.fixture
-def db(tmp_path: Path, migrated: Path) -> Iterator[Database]:
-    shutil.copy(migrated, tmp_path / "kvflags.db")
-    db = Database(f"sqlite:///{tmp_path}/kvflags.db")
-    # Nothing here is about power cuts, and hundreds of tests that each sync the disk hold up everybody.
-    event.listen(db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
-    db.engine.dispose()
-    yield db
-    db.close()
 
 
 @pytest.fixture

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
 
 from kvflags.flags import Flag, Target
 from kvflags_collector.rollout import flags, ledger
@@ -118,25 +115,6 @@ class Fleet:
         """A function of `rollout` that reads."""
         with self.db.read() as conn:
             return question(conn, *args, **more)
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database at our revision, to be copied: migrating takes longer than most tests."""
-    path = tmp_path_factory.mktemp("migrated") / "kvflags.db"
-    Database(f"sqlite:///{path}", upgrade=True).close()
-    return path
-
-
-@pytest.fixture
-def db(tmp_path: Path, migrated: Path) -> Iterator[Database]:
-    shutil.copy(migrated, tmp_path / "kvflags.db")
-    db = Database(f"sqlite:///{tmp_path}/kvflags.db")
-    # Nothing here is about power cuts, and hundreds of tests that each sync the disk hold up everybody.
-    event.listen(db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
-    db.engine.dispose()
-    yield db
-    db.close()
 
 
 @pytest.fixture

@@ -150,6 +150,8 @@ class Runtime:
     def close(self) -> None:
         """The connector has shut down: what was under way ends here, what is queued is sent, within a second."""
         self.observer.close()
+        if self._exporter is not None:
+            self._flushed(self._exporter.dropped)
         deadline = time.monotonic() + _STOP_S
         # Side by side, since each may take a second where the collector hangs, and a second is what both have.
         stopping = threading.Thread(target=self._heartbeats.stop, daemon=True) if self._heartbeats else None

@@ -103,7 +103,10 @@ class Heartbeats:
             self._problems = codes([*self._problems, *problems])
 
     def stop(self) -> None:
-        """End the stream: a clean stop of the engine. Returns within 1 s, also while a call hangs. Can be repeated."""
+        """End the stream with a last heartbeat: a clean stop of the engine. Returns within 1 s, also while a call hangs.
+
+        Can be repeated.
+        """
         self._stopping.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_STOP_S)
@@ -113,6 +116,9 @@ class Heartbeats:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._stopping.wait(self._turn())
+        # The last counts of an engine that stops. Not where they would only wait: in an outage, or before it was known.
+        if self._registered and self._pause == _FIRST_PAUSE_S:
+            self._turn()
 
     def _turn(self) -> float:
         """One heartbeat, with a registration before it where one is due; the seconds until the next."""

@@ -144,12 +144,14 @@ def test_counts_reach_the_heartbeat(run, beats, told, configured, watched):
 
 
 def test_the_end(run, beats, told, configured):
-    _, runtime = run(configured(told("on")))
+    worker, runtime = run(configured(told("on")))
     runtime.start(8, "BHLNC")
     started = time.monotonic()
+    worker._log_failure(failure_type="handshake_failed", req_id="r", error=None)
     runtime.close()
     assert time.monotonic() - started < 0.5
     assert beats[0].stopped
+    assert beats[0].known["exercised"] == {"ok": 0, "errors": 1}
 
 
 def test_the_end_takes_a_second_also_where_a_heartbeat_hangs(run, beats, told, configured):

@@ -113,6 +113,22 @@ def test_what_is_known_goes_out_with_the_next_one(beating, collector) -> None:
     }
 
 
+def test_the_last_one_carries_the_last_counts(beating, collector, carried) -> None:
+    stream = beating(replace(carried, heartbeat_s=60.0))
+    collector.wait_for(1)
+    stream.update(exercised={"ok": 200, "errors": 0})
+    stream.stop()
+    assert [body["exercised"] for body in collector.bodies()] == [{}, {"ok": 200, "errors": 0}]
+
+
+def test_in_an_outage_there_is_no_last_one(beating, collector, carried) -> None:
+    collector.answer = lambda path, body: (503, {})
+    stream = beating(replace(carried, heartbeat_s=60.0))
+    collector.wait_for(1)
+    stream.stop()
+    assert len(collector.bodies()) == 1
+
+
 def test_they_are_numbered_and_keep_their_interval(beating, collector) -> None:
     began = time.monotonic()
     beating()

@@ -37,7 +37,7 @@ class _Worker(Protocol):
 def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = now_us) -> FastAPI:
     """The ASGI application over an open database, which the caller closes. `clock` gives microseconds, UTC."""
     writer = Writer(db, clock=lambda: clock() * 1000)
-    roller = Roller(db, clock=lambda: clock() * 1000)
+    roller = Roller(db, clock=clock)
     ticker = Ticker(db, settings.timing, clock)
 
     @asynccontextmanager

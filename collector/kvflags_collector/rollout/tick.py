@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
 
 from sqlalchemy import Connection, or_, select
 
-from kvflags.errors import KvflagsError
 from kvflags_collector.rollout import assign, flags, leases, mixed, observe, pins
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.store.control_tables import deployments, engines
 from kvflags_collector.store.database import Database
+from kvflags_collector.store.roles import Role, Term
+from kvflags_collector.worker import Worker
 
 __all__ = ["Ticker", "tick"]
-
-_log = logging.getLogger(__name__)
 
 
 def tick(conn: Connection, now: int, timing: Timing | None = None) -> None:
@@ -44,39 +41,25 @@ def _to_observe(conn: Connection, now: int) -> list[str]:
     return [name for name in conn.scalars(query) if name is not None]
 
 
-class Ticker:
-    """The thread that ticks. One per collector process; `close` waits for the tick in progress."""
+class Ticker(Worker):
+    """The thread that ticks, in whichever collector is the ramper."""
 
-    def __init__(self, db: Database, timing: Timing, clock: Callable[[], int], every_s: float = 1.0) -> None:
-        self._db, self._timing, self._clock, self._every_s = db, timing, clock, every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kvflags-tick", daemon=True)
+    def __init__(
+        self,
+        db: Database,
+        timing: Timing,
+        clock: Callable[[], int],
+        *,
+        holder: str | None = None,
+        every_s: float = 1.0,
+    ) -> None:
+        def work(term: Term) -> None:
+            with term.write() as conn:
+                tick(conn, clock(), timing)
+
+        super().__init__(db, Role.RAMPER, work, clock=clock, holder=holder, every_s=every_s)
 
     def start(self) -> None:
         """Tick once, so that nothing is judged by leases that an outage should have extended, then go on by itself."""
-        self._once()
-        self._thread.start()
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive() and not self._stop.is_set()
-
-    def close(self) -> None:
-        """Stop after the tick at hand."""
-        self._stop.set()
-        self._thread.join(timeout=5)
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
-            self._once()
-
-    def _once(self) -> None:
-        try:
-            with self._db.write() as conn:
-                tick(conn, self._clock(), self._timing)
-        except KvflagsError as error:
-            # The database cannot answer now; the next tick does the same work.
-            _log.warning("tick put off: %s", error)
-        except Exception:  # noqa: BLE001 (see below)
-            # Without ticks no epoch ends and no outage is bridged, so whatever it was, the thread outlives it.
-            _log.exception("tick failed")
+        self.once()
+        super().start()

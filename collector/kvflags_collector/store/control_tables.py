@@ -37,6 +37,7 @@ __all__ = [
     "feedback",
     "flag_revisions",
     "flags",
+    "leases",
     "pins",
     "registrations",
 ]
@@ -229,6 +230,16 @@ collectors = Table(
     metadata,
     Column("id", _Name, primary_key=True),
     Column("alive_us", BigInteger, nullable=False),
+)
+
+# Who of several collectors has which role, see `store.roles`. `fence` grows with each change of hands.
+leases = Table(
+    "leases",
+    metadata,
+    Column("role", String(16), primary_key=True),
+    Column("holder", String(128), nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("expires_us", BigInteger, nullable=False),
 )
 
 collector_keys = Table(

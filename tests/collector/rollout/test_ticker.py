@@ -57,4 +57,4 @@ def test_it_outlives_a_failure_and_says_so(fleet, ticker, caplog):
         while len(calls) < 4:
             time.sleep(0.01)
     assert one.alive
-    assert [record.message for record in caplog.records] == ["tick failed"]
+    assert [record.message for record in caplog.records] == ["ramper failed"]

@@ -235,7 +235,7 @@ def test_the_lookup_of_other_ranks_uses_its_index(db):
 
 
 def test_the_roller_rolls_by_itself(db):
-    roller = Roller(db, clock=lambda: NOON, every_s=0.01)
+    roller = Roller(db, clock=lambda: NOON_US, every_s=0.01)
     roller.start()
     _store(db, _span(1))
     deadline = time.monotonic() + 10

@@ -18,6 +18,8 @@ import typer
 
 from kvflags.settings import SETTINGS, Setting
 from kvflags.telemetry.attributes import ATTRIBUTES, SPAN_NAME
+from kvflags.telemetry.events import EVENTS
+from kvflags.telemetry.instruments import INSTRUMENTS
 from kvflags_cli.app import app
 from kvflags_cli.exit_codes import MEANINGS
 from kvflags_cli.settings import VARIABLES
@@ -54,7 +56,7 @@ def attributes() -> Iterator[str]:
     """The one table of attribute names."""
     yield "# Span and resource attributes"
     yield f"What stands on a `{SPAN_NAME}` span and on the resource of the engine that sent it. Units are UCUM codes."
-    for place in ("span", "resource"):
+    for place in ("span", "event", "resource"):
         rows = (
             (f"`{one.name}`", one.type, one.unit and f"`{one.unit}`", one.meaning)
             for one in ATTRIBUTES
@@ -62,6 +64,18 @@ def attributes() -> Iterator[str]:
         )
         yield f"## On the {place}"
         yield _table(("name", "type", "unit", "meaning"), rows)
+
+
+def instruments() -> Iterator[str]:
+    """The outcomes that engines report, and the events that they send."""
+    yield "# Outcome instruments and events"
+    yield "OTLP metrics of delta temporality, an export a minute; their resource is that of the spans."
+    rows = ((f"`{one.name}`", one.kind, f"`{one.unit}`", one.meaning) for one in INSTRUMENTS)
+    yield _table(("name", "kind", "unit", "meaning"), rows)
+    yield "## Events"
+    yield "OTLP log records whose `event_name` is one of these. Their attributes are [here](attributes.md)."
+    events = ((f"`{one.name}`", one.meaning, ", ".join(f"`{name}`" for name in one.attributes)) for one in EVENTS)
+    yield _table(("name", "meaning", "attributes"), events)
 
 
 def settings() -> Iterator[str]:
@@ -93,6 +107,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "api.md": api,
     "attributes.md": attributes,
     "cli.md": cli,
+    "instruments.md": instruments,
     "settings.md": settings,
 }
 

@@ -15,6 +15,8 @@ from kvflags_collector.api import deployments, engines, errors, flags, health
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit
 from kvflags_collector.ingest import http
+from kvflags_collector.ingest.keeper import Keeper
+from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.writer import Writer
 from kvflags_collector.rollout.tick import Ticker
 from kvflags_collector.settings import Settings
@@ -36,27 +38,33 @@ class _Worker(Protocol):
 
 def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = now_us) -> FastAPI:
     """The ASGI application over an open database, which the caller closes. `clock` gives microseconds, UTC."""
-    writer = Writer(db, clock=lambda: clock() * 1000)
+    writer, keeper = Writer(db, clock=lambda: clock() * 1000), Keeper(db)
+    receiver = Receiver(writer, keeper, clock=lambda: clock() * 1000)
     roller = Roller(db, clock=clock)
     ticker = Ticker(db, settings.timing, clock)
+
+    def alive() -> bool:
+        return ticker.alive and writer.alive and keeper.alive
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
-            for worker in (ticker, roller, writer):
+            for worker in (ticker, roller, keeper, writer):
                 await stack.enter_async_context(_running(worker))
             yield
 
     # The pages for the API are off: they load their scripts from elsewhere, which a closed network cannot.
     app = FastAPI(title="kvflags", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=lambda: ticker.alive and writer.alive)
+    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=alive)
+    # For the server that speaks gRPC beside us.
+    app.state.receiver = receiver
     app.add_middleware(BodyLimit)
     errors.install(app)
     for router in (health.router, engines.router, flags.router, deployments.router):
         app.include_router(router)
-    app.router.routes.extend([*http.routes(writer), *pages.routes(db, clock)])
+    app.router.routes.extend([*http.routes(receiver), *pages.routes(db, clock)])
     return app
 
 

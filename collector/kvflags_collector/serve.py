@@ -8,12 +8,14 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import uvicorn
 
 from kvflags.errors import ErrorCode, OperatorError
 from kvflags_collector.app import create_app
+from kvflags_collector.ingest.grpc import GrpcServer
+from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.settings import Settings
 from kvflags_collector.store.database import Database
 
@@ -29,40 +31,83 @@ def serve(settings: Settings) -> None:
 
     OperatorError: the port is in use, the database is held by another process or at a newer revision.
     """
-    # The port first: whoever starts a second collector by mistake learns that, and not something about locks.
-    with closing(_listen(settings)) as listener, closing(Database(settings.db, upgrade=True)) as db:
+    with ExitStack() as stack:
+        # The ports first: whoever starts a second collector by mistake learns that, and not something about locks.
+        listener = stack.enter_context(closing(_listen(settings.host, settings.port, "--port")))
+        reserved = None
+        if settings.grpc_port is not None:
+            reserved = stack.enter_context(closing(_listen(settings.host, settings.grpc_port, "--grpc-port")))
+        db = stack.enter_context(closing(Database(settings.db, upgrade=True)))
+        app = create_app(settings, db)
         config = uvicorn.Config(
-            create_app(settings, db),
+            app,
             log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_DRAIN_S,
         )
         with _signals_end_quietly():
-            _Server(config, settings).run(sockets=[listener])
+            grpc = _Grpc(app.state.receiver, reserved) if reserved else None
+            _Server(config, settings, grpc).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+    """HTTP, and gRPC beside it on the same loop: begun when the app is up, ended before it goes down."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings, grpc: _Grpc | None) -> None:
         super().__init__(config)
         self._settings = settings
+        self._grpc = grpc
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and sockets:
-            host, port = sockets[0].getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            sys.stdout.write(f"kvflags collector ready on http://{shown}:{port} (database {self._settings.db})\n")
-            sys.stdout.flush()
+        if not (self.started and sockets):
+            return
+        addresses = [f"http://{_shown(sockets[0])}"]
+        if self._grpc:
+            try:
+                addresses.append(f"grpc://{await self._grpc.start()}")
+            except OperatorError:
+                await self.shutdown(sockets)
+                raise
+        sys.stdout.write(f"kvflags collector ready on {' and '.join(addresses)} (database {self._settings.db})\n")
+        sys.stdout.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._grpc:
+            await self._grpc.stop()
+        await super().shutdown(sockets)
 
 
-def _listen(settings: Settings) -> socket.socket:
+class _Grpc:
+    """gRPC opens its port itself. Until it does we hold it, so that a port in use is known before anything is done."""
+
+    def __init__(self, receiver: Receiver, reserved: socket.socket) -> None:
+        self._reserved = reserved
+        self._address = _shown(reserved)
+        self._server = GrpcServer(receiver, self._address)
+
+    async def start(self) -> str:
+        self._reserved.close()
+        await self._server.start()
+        return self._address
+
+    async def stop(self) -> None:
+        await self._server.stop(_DRAIN_S)
+
+
+def _shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
     except OSError as error:
-        raise OperatorError(f"{settings.host} is no address here: {error.strerror}", hint="check --host") from error
+        raise OperatorError(f"{host} is no address here: {error.strerror}", hint="check --host") from error
     listener = socket.socket(family, kind)
     # A restart must not wait a minute for connections of the process before it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,17 +117,18 @@ def _listen(settings: Settings) -> socket.socket:
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        raise _cannot_listen(settings, error) from error
+        raise _cannot_listen(f"{host}:{port}", option, error) from error
     return listener
 
 
-def _cannot_listen(settings: Settings, error: OSError) -> OperatorError:
-    where = f"{settings.host}:{settings.port}"
+def _cannot_listen(where: str, option: str, error: OSError) -> OperatorError:
     if error.errno == errno.EADDRINUSE:
         return OperatorError(
-            f"{where} is in use", hint="stop what listens there, or choose another --port", code=ErrorCode.PORT_IN_USE
+            f"{where} is in use",
+            hint=f"stop what listens there, or choose another {option}",
+            code=ErrorCode.PORT_IN_USE,
         )
-    return OperatorError(f"cannot listen on {where}: {error.strerror}", hint="check --host and --port")
+    return OperatorError(f"cannot listen on {where}: {error.strerror}", hint=f"check --host and {option}")
 
 
 @contextmanager

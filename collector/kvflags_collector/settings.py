@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from kvflags.errors import UsageError
 from kvflags_collector.rollout.leases import Timing
 
-__all__ = ["DEFAULT_DB", "Settings", "database_url"]
+__all__ = ["DEFAULT_DB", "Settings", "database_url", "grpc_port"]
 
 DEFAULT_DB = "sqlite:///kvflags.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One collector. Times in seconds. `insecure_bind`: serve beyond this machine without tokens, on purpose.
+    """One collector. Times in seconds. `grpc_port`: None for no gRPC.
+
+    `insecure_bind`: serve beyond this machine without tokens, on purpose.
 
     UsageError for values out of range, and for an address beyond loopback without `insecure_bind`: there are no tokens
     in this release, so whoever reaches the port may change the rollout.
@@ -26,6 +28,7 @@ class Settings:
     db: str = DEFAULT_DB
     host: str = "127.0.0.1"
     port: int = 4318
+    grpc_port: int | None = None
     heartbeat_s: float = 30.0
     start_lease_s: float = 1800.0
     insecure_bind: bool = False
@@ -33,6 +36,10 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"{self.port} is not a port", hint="--port takes 1 to 65535, or 0 for any free one")
+        if self.grpc_port is not None and not 0 <= self.grpc_port <= 65_535:
+            raise UsageError(
+                f"{self.grpc_port} is not a port", hint="--grpc-port takes 1 to 65535, or 0 for any free one"
+            )
         if not 0.1 <= self.heartbeat_s <= 3600:
             raise UsageError("heartbeats lie 0.1 to 3600 seconds apart", hint="the default is --heartbeat 30")
         if not self.heartbeat_s <= self.start_lease_s <= 86_400:
@@ -51,6 +58,20 @@ class Settings:
 def database_url(given: str | None, environ: Mapping[str, str]) -> str:
     """`--db`, else `KVFLAGS_DB`, else `kvflags.db` in the working directory."""
     return given or environ.get("KVFLAGS_DB") or DEFAULT_DB
+
+
+def grpc_port(given: str | None, port: int) -> int | None:
+    """`--grpc-port`: a port, or `off`; not given, 4317 beside an HTTP port of 4318 (the pair OTLP names), else off.
+
+    UsageError for anything else.
+    """
+    if given is None:
+        return 4317 if port == 4318 else None
+    if given == "off":
+        return None
+    if not given.isdecimal():
+        raise UsageError(f"--grpc-port: {given!r} is not a port", hint="1 to 65535, 0 for any free one, or off")
+    return int(given)
 
 
 def _is_loopback(host: str) -> bool:

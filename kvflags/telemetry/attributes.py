@@ -39,6 +39,11 @@ class Name:
     FAILURE = "kvflags.failure"
     LAYOUT_MISMATCH = "kvflags.layout.mismatch"
 
+    REASON = "feature_flag.result.reason"
+    DROPPED_SPANS = "kvflags.dropped.spans"
+    DROPPED_EVENTS = "kvflags.dropped.events"
+    EXPIRED = "kvflags.expired.requests"
+
     SERVICE = "service.name"
     DEPLOYMENT = "kvflags.deployment"
     GENERATION = "kvflags.generation"
@@ -71,13 +76,17 @@ class Attribute:
 
     name: str
     type: Literal["string", "int", "boolean"]
-    place: Literal["span", "resource"]
+    place: Literal["span", "event", "resource"]
     meaning: str
     unit: str = ""
 
 
 def _span(name: str, type_: Literal["string", "int", "boolean"], meaning: str, unit: str = "") -> Attribute:
     return Attribute(name, type_, "span", meaning, unit)
+
+
+def _event(name: str, type_: Literal["string", "int", "boolean"], meaning: str, unit: str = "") -> Attribute:
+    return Attribute(name, type_, "event", meaning, unit)
 
 
 def _resource(name: str, type_: Literal["string", "int", "boolean"], meaning: str, unit: str = "") -> Attribute:
@@ -103,6 +112,10 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _span(Name.ERROR_TYPE, "string", "The failure kind, on spans with status ERROR"),
     _span(Name.FAILURE, "string", "vLLM's own name of the failure where it is not a known kind"),
     _span(Name.LAYOUT_MISMATCH, "boolean", "The handshake failed because the two sides' layouts differ"),
+    _event(Name.REASON, "string", "Why the decision came out so: the reason of the pin"),
+    _event(Name.DROPPED_SPANS, "int", "Spans that could not be sent", "{span}"),
+    _event(Name.DROPPED_EVENTS, "int", "Events that could not be sent", "{event}"),
+    _event(Name.EXPIRED, "int", "Requests whose KV blocks were given up", "{request}"),
     _resource(Name.SERVICE, "string", "`vllm`"),
     _resource(Name.DEPLOYMENT, "string", "cluster/namespace/name; absent while unidentified"),
     _resource(Name.GENERATION, "string", "The release label that prefill and decode share"),

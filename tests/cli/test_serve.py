@@ -8,8 +8,10 @@ import subprocess
 import sys
 from contextlib import closing, contextmanager
 
+import grpc
 import httpx
 
+from kvflags_collector.settings import grpc_port
 from kvflags_migrations import head
 
 READY = re.compile(r"kvflags collector ready on (http://127\.0\.0\.1:\d+) \(database sqlite:///kvflags\.db\)\n")
@@ -31,6 +33,37 @@ def test_it_says_when_it_is_ready_and_ends_when_told():
         assert httpx.get(f"{url}/readyz").json() == {"status": "ok"}
         process.terminate()
         assert (process.wait(20), process.stdout.read(), process.stderr.read()) == (0, "", "")
+
+
+def test_with_grpc_it_says_where_and_ends_when_told():
+    with _serving("--grpc-port", "0") as process:
+        line = process.stdout.readline()
+        found = re.fullmatch(r"kvflags collector ready on http://\S+ and grpc://(127\.0\.0\.1:\d+) \(.*\)\n", line)
+        with grpc.insecure_channel(found[1]) as channel:
+            method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+            assert channel.unary_unary(method)(b"", timeout=20) == b""
+        process.terminate()
+        assert (process.wait(20), process.stderr.read()) == (0, "")
+
+
+def test_a_grpc_port_in_use(kvflags, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = kvflags("serve", "--port", "0", "--grpc-port", str(port))
+    assert result.code == 2
+    assert result.err == (
+        f"error: 127.0.0.1:{port} is in use\n\nhint: stop what listens there, or choose another --grpc-port\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_which_port_grpc_gets():
+    assert [grpc_port(None, 4318), grpc_port(None, 8080), grpc_port("off", 4318), grpc_port("0", 1)] == [
+        4317,
+        None,
+        None,
+        0,
+    ]
 
 
 def test_with_json_stdout_holds_one_document(kvflags):
@@ -87,6 +120,12 @@ def test_what_serve_refuses(kvflags):
             "--start-lease: not a duration: 'soon'",
             "such as 7d, 10m, 1h30m, or a number of seconds",
         ),
+        (
+            ("--grpc-port", "high"),
+            "--grpc-port: 'high' is not a port",
+            "1 to 65535, 0 for any free one, or off",
+        ),
+        (("--grpc-port", "65536"), "65536 is not a port", "--grpc-port takes 1 to 65535, or 0 for any free one"),
         (("--db", "sqlite:////nowhere/x.db"), "cannot open /nowhere/x.db.lock: No such file or directory", None),
     ):
         result = kvflags("serve", "--port", "0", *arguments)

@@ -25,6 +25,15 @@ Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address t
 Port = Annotated[
     int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen on; 0: any that is free.")
 ]
+GrpcPort = Annotated[
+    str | None,
+    typer.Option(
+        "--grpc-port",
+        metavar="PORT|off",
+        help="The port for OTLP/gRPC; by default 4317 beside the HTTP port 4318, else off.",
+        show_default=False,
+    ),
+]
 Heartbeat = Annotated[str, typer.Option("--heartbeat", metavar="TIME", help="How often engines report.")]
 StartLease = Annotated[
     str, typer.Option("--start-lease", metavar="TIME", help="How long a starting engine may take to load its weights.")
@@ -41,6 +50,7 @@ def serve(
     db: Db = DEFAULT_DB,
     host: Host = "127.0.0.1",
     port: Port = 4318,
+    grpc_port: GrpcPort = None,
     heartbeat: Heartbeat = "30s",
     start_lease: StartLease = "30m",
     insecure_bind: Insecure = False,
@@ -53,10 +63,12 @@ def serve(
     with needs_the_collector():
         from kvflags_collector.serve import serve as run
         from kvflags_collector.settings import Settings
+        from kvflags_collector.settings import grpc_port as resolved
     settings = Settings(
         db=db,
         host=host,
         port=port,
+        grpc_port=resolved(grpc_port, port),
         heartbeat_s=duration(heartbeat, "--heartbeat"),
         start_lease_s=duration(start_lease, "--start-lease"),
         insecure_bind=insecure_bind,

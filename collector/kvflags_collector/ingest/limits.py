@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from kvflags.errors import KvflagsError
 
-__all__ = ["Budget", "Limits", "Refused", "inflate", "read_body"]
+__all__ = ["Budget", "Held", "Limits", "Refused", "inflate", "read_body", "timely"]
 
 MIB = 1 << 20
+_HOUR_NS = 3600 * 10**9
 
 
 class Refused(KvflagsError):
@@ -33,13 +34,15 @@ class Limits:
 
     body: the specification's recommended 64 MiB, on the wire and again after inflation. ratio: spans compress 4:1 to
     50:1, a bomb 1000:1; looked at only beyond 1 MiB, where it starts to matter. in_flight: everything between its first
-    byte and its commit; two of the largest bodies. read_s: a body that trickles in for longer is given up.
+    byte and its commit; two of the largest bodies. read_s: a body that trickles in for longer is given up. stall_s:
+    once a request waits for its commit for longer, others are sent away unread: clients give up after 10 s in all.
     """
 
     body: int = 64 * MIB
     ratio: int = 200
     in_flight: int = 128 * MIB
     read_s: float = 30.0
+    stall_s: float = 5.0
 
 
 class Budget:
@@ -140,6 +143,11 @@ def _inflated(rest: bytes, step: int) -> Iterator[bytes]:
     raise Refused(400, "the gzip body has more than 8 members")
 
 
+def timely(at_ns: int, now_ns: int) -> bool:
+    """Whether something may have happened then: a clock far off would make partitions without end."""
+    return now_ns - 7 * 24 * _HOUR_NS <= at_ns <= now_ns + _HOUR_NS
+
+
 def _within(size: int, limits: Limits) -> None:
     if size > limits.body:
-        raise Refused(413, f"the body is larger than {limits.body} bytes: send fewer spans in one request")
+        raise Refused(413, f"the body is larger than {limits.body} bytes: send less in one request")

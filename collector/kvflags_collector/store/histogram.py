@@ -25,19 +25,24 @@ _PER_OCTAVE = 1 << SCALE
 _MANTISSAS = np.exp2(np.arange(_PER_OCTAVE) / _PER_OCTAVE - 1.0)
 
 # version, scale, unused, index of the first bucket, values at or below zero; the buckets follow as little-endian u32.
-_HEADER = struct.Struct("<BBHiQ")
+_HEADER = struct.Struct("<BbHiQ")
 _VERSION = 1
+_FULL = (1 << 32) - 1
 
 Counts = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Histogram:
-    """`counts[k]` values in bucket `offset + k`; `zeros` at or below 0. The first and last count are never 0."""
+    """`counts[k]` values in bucket `offset + k`; `zeros` at or below 0. The first and last count are never 0.
+
+    `scale`: ours is 5; what clients send may be coarser, and so is what it was merged into.
+    """
 
     offset: int
     counts: Counts
     zeros: int = 0
+    scale: int = SCALE
 
     @classmethod
     def of(cls, values: Iterable[int]) -> Self:
@@ -53,17 +58,27 @@ class Histogram:
         return cls(offset, np.bincount(index - offset).astype(np.uint64), zeros)
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Both together: commutative and associative, without rounding."""
+        """Both together, at the coarser of their scales: commutative and associative, without rounding."""
+        scale = min(self.scale, other.scale)
         zeros = self.zeros + other.zeros
-        if not self.counts.size or not other.counts.size:
-            one = self if self.counts.size else other
-            return Histogram(one.offset, one.counts, zeros)
-        offset = min(self.offset, other.offset)
-        end = max(self.offset + self.counts.size, other.offset + other.counts.size)
+        parts = [one.downscaled(scale) for one in (self, other) if one.counts.size]
+        if not parts:
+            return Histogram(0, self.counts, zeros, scale)
+        offset = min(part.offset for part in parts)
+        end = max(part.offset + part.counts.size for part in parts)
         counts = np.zeros(end - offset, np.uint64)
-        for part in (self, other):
+        for part in parts:
             counts[part.offset - offset : part.offset - offset + part.counts.size] += part.counts
-        return Histogram(offset, counts, zeros)
+        return Histogram(offset, counts, zeros, scale)
+
+    def downscaled(self, scale: int) -> Histogram:
+        """The same values at a scale no finer than this one: each step down joins two neighbours, exactly."""
+        if scale == self.scale or not self.counts.size:
+            return Histogram(self.offset, self.counts, self.zeros, scale)
+        index = (self.offset + np.arange(self.counts.size)) >> (self.scale - scale)
+        counts = np.zeros(int(index[-1] - index[0]) + 1, np.uint64)
+        np.add.at(counts, index - index[0], self.counts)
+        return Histogram(int(index[0]), counts, self.zeros, scale)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and self.to_bytes() == other.to_bytes()
@@ -77,28 +92,29 @@ class Histogram:
         return self.zeros + int(self.counts.sum())
 
     def quantile(self, q: float) -> float | None:
-        """The value of rank ceil(q * count), within 1.09 %; None of nothing. `q` in [0, 1]."""
+        """The value of rank ceil(q * count), at scale 5 within 1.09 %; None of nothing. `q` in [0, 1]."""
         if not self.count:
             return None
         rank = max(1, ceil(q * self.count))
         if rank <= self.zeros:
             return 0.0
         bucket = int(np.searchsorted(np.cumsum(self.counts), rank - self.zeros))
-        low, high = (float(2 ** ((self.offset + bucket + side) / _PER_OCTAVE)) for side in (0, 1))
+        low, high = (float(2 ** ((self.offset + bucket + side) * 2.0**-self.scale)) for side in (0, 1))
         # The harmonic middle: the same relative distance to both bounds.
         return 2 * low * high / (low + high)
 
     def to_bytes(self) -> bytes:
-        """As stored: 16 bytes and 4 for each bucket; equal histograms give equal bytes."""
-        return _HEADER.pack(_VERSION, SCALE, 0, self.offset, self.zeros) + self.counts.astype("<u4").tobytes()
+        """As stored: 16 bytes and 4 for each bucket; equal ones give equal bytes. A bucket is full at 2^32 - 1."""
+        counts = np.minimum(self.counts, _FULL).astype("<u4")
+        return _HEADER.pack(_VERSION, self.scale, 0, self.offset, self.zeros) + counts.tobytes()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self:
-        """What `to_bytes` gave. Raises ValueError for another version or scale."""
+        """What `to_bytes` gave. Raises ValueError for another version."""
         version, scale, _, offset, zeros = _HEADER.unpack_from(stored)
-        if (version, scale) != (_VERSION, SCALE):
-            raise ValueError(f"a histogram of version {version} and scale {scale}, not {_VERSION} and {SCALE}")
-        return cls(offset, np.frombuffer(stored, "<u4", offset=_HEADER.size).astype(np.uint64), zeros)
+        if version != _VERSION:
+            raise ValueError(f"a histogram of version {version}, not {_VERSION}")
+        return cls(offset, np.frombuffer(stored, "<u4", offset=_HEADER.size).astype(np.uint64), zeros, scale)
 
 
 EMPTY = Histogram(0, np.zeros(0, np.uint64))

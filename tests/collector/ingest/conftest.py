@@ -18,13 +18,23 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from starlette.applications import Starlette
 
+from kvflags_collector.ingest.grpc import GrpcServer
 from kvflags_collector.ingest.http import routes
+from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Limits
+from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.writer import Writer
 from kvflags_collector.store.database import Database
 
 # A fixed minute, 12:00:00 of a Saturday; tests of times count from here.
 NOON = 1_798_891_200 * 10**9
+
+
+class Client(httpx.Client):
+    """Of both servers."""
+
+    grpc_port: int
+    receiver: Receiver
 
 
 def _any(value: Any) -> AnyValue:
@@ -90,19 +100,46 @@ def writer(db: Database, mismatches: list[Any]) -> Iterator[Writer]:
 
 
 @pytest.fixture
-def serve(writer: Writer) -> Iterator[Callable[..., httpx.Client]]:
-    """serve(limits): a uvicorn on a free port with the ingest routes; gives a client of it."""
+def keeper(db: Database) -> Iterator[Keeper]:
+    made = Keeper(db)
+    made.start()
+    yield made
+    made.close()
+
+
+class _Both(uvicorn.Server):
+    """HTTP and gRPC on one loop, as `kvflags serve` runs them."""
+
+    def __init__(self, config: uvicorn.Config, grpc: GrpcServer) -> None:
+        super().__init__(config)
+        self.grpc = grpc
+        self.grpc_port = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.grpc_port = await self.grpc.start()
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.grpc.stop(1)
+        await super().shutdown(sockets)
+
+
+@pytest.fixture
+def serve(writer: Writer, keeper: Keeper) -> Iterator[Callable[..., Client]]:
+    """serve(limits): uvicorn and gRPC on free ports with one receiver; gives an HTTP client with its `grpc_port`."""
     stops: list[Callable[[], None]] = []
 
-    def start(limits: Limits | None = None, clock: Callable[[], int] = lambda: NOON) -> httpx.Client:
+    def start(limits: Limits | None = None, clock: Callable[[], int] = lambda: NOON) -> Client:
         listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(Starlette(routes=list(routes(writer, limits, clock))), log_level="warning")
-        server = uvicorn.Server(config)
+        receiver = Receiver(writer, keeper, limits, clock)
+        config = uvicorn.Config(Starlette(routes=list(routes(receiver))), log_level="warning")
+        server = _Both(config, GrpcServer(receiver, "127.0.0.1:0"))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
         thread.start()
         while not server.started:
             time.sleep(0.005)
-        client = httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30)
+        client = Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30)
+        client.grpc_port, client.receiver = server.grpc_port, receiver
 
         def stop() -> None:
             client.close()

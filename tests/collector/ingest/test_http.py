@@ -11,7 +11,7 @@ import threading
 import zlib
 
 import pytest
-from google.rpc.error_details_pb2 import BadRequest
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy import func, select
@@ -110,8 +110,8 @@ def test_what_cannot_be_decoded_is_400_with_a_status_and_the_violation(serve, he
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
-        ({"Content-Type": "text/plain"}, "Content-Type must be application/x-protobuf"),
-        ({}, "Content-Type must be application/x-protobuf"),
+        ({"Content-Type": "text/plain"}, "Content-Type must be application/x-protobuf or application/json"),
+        ({}, "Content-Type must be application/x-protobuf or application/json"),
         (PROTOBUF | {"Content-Encoding": "br"}, "Content-Encoding must be gzip, or absent"),
         (PROTOBUF | {"Content-Encoding": "gzip, gzip"}, "Content-Encoding must be gzip, or absent"),
     ],
@@ -122,15 +122,14 @@ def test_other_types_and_encodings_are_415(serve, headers, message):
 
 
 def test_json_is_refused_in_json(serve):
-    answer = serve().post("/v1/traces", json={"resourceSpans": []})
+    answer = serve().post("/v1/traces", json={"resourceSpans": []}, headers={"Content-Encoding": "br"})
     assert (answer.status_code, answer.headers["content-type"]) == (415, "application/json")
-    assert json.loads(answer.content) == {"code": 3, "message": "Content-Type must be application/x-protobuf"}
+    assert json.loads(answer.content) == {"code": 3, "message": "Content-Encoding must be gzip, or absent"}
 
 
-@pytest.mark.parametrize("signal", ["metrics", "logs"])
-def test_other_signals_are_404(serve, signal):
-    answer = serve().post(f"/v1/{signal}", content=b"", headers=PROTOBUF)
-    message = f"this collector receives /v1/traces, not /v1/{signal}"
+def test_other_signals_are_404(serve):
+    answer = serve().post("/v1/profiles", content=b"", headers=PROTOBUF)
+    message = "this collector receives /v1/traces, /v1/metrics, /v1/logs, not /v1/profiles"
     assert (answer.status_code, _status(answer)) == (404, Status(code=5, message=message))
 
 
@@ -175,7 +174,10 @@ def test_when_too_much_is_in_flight_clients_are_asked_to_wait(serve, request_of)
         while (answer := client.post("/v1/traces", content=body, headers=PROTOBUF)).status_code == 200:
             pass
         assert (answer.status_code, answer.headers["retry-after"] in "123") == (503, True)
-        assert _status(answer) == Status(code=14, message="the collector is behind with storing: try again")
+        status, wait = _status(answer), RetryInfo()
+        assert (status.code, status.message) == (14, "the collector is behind with storing: try again")
+        assert status.details[0].Unpack(wait)
+        assert wait.retry_delay.seconds == int(answer.headers["retry-after"])
     while client.post("/v1/traces", content=body, headers=PROTOBUF).status_code == 503:
         pass
 

@@ -139,12 +139,15 @@ _COLLECTOR = """
     import sys, time, uvicorn
     from starlette.applications import Starlette
     from kvflags_collector.ingest.http import routes
+    from kvflags_collector.ingest.keeper import Keeper
+    from kvflags_collector.ingest.receiver import Receiver
     from kvflags_collector.ingest.writer import Writer
     from kvflags_collector.store.database import Database
 
-    writer = Writer(Database(sys.argv[1], upgrade=True))
+    db = Database(sys.argv[1], upgrade=True)
+    writer = Writer(db)
     writer.start()
-    app = Starlette(routes=routes(writer, clock=lambda: int(sys.argv[2])))
+    app = Starlette(routes=routes(Receiver(writer, Keeper(db), clock=lambda: int(sys.argv[2]))))
     uvicorn.run(app, fd=int(sys.argv[3]), log_level="error")
 """
 

@@ -63,6 +63,25 @@ def test_nothing_has_no_quantile_and_zeros_have():
     assert (EMPTY.quantile(0.5), EMPTY.count, Histogram.of([0, -3]).quantile(0.5)) == (None, 0, 0.0)
 
 
-def test_another_scale_is_refused():
-    with pytest.raises(ValueError, match="a histogram of version 1 and scale 4, not 1 and 5"):
-        Histogram.from_bytes(b"\1\4" + bytes(14))
+def test_another_version_is_refused():
+    with pytest.raises(ValueError, match="a histogram of version 2, not 1"):
+        Histogram.from_bytes(b"\2\5" + bytes(14))
+
+
+@given(st.lists(st.integers(1, 1 << 40), min_size=1), st.lists(st.integers(1, 1 << 40)), st.integers(-3, 4))
+def test_a_coarser_histogram_joins_neighbours_exactly(some, others, scale):
+    fine, coarse = Histogram.of(some), Histogram.of(others).downscaled(scale)
+    both = fine + coarse
+    assert (both.scale, both) == (scale, Histogram.of([*some, *others]).downscaled(scale))
+    assert both == coarse + fine
+    assert Histogram.from_bytes(both.to_bytes()) == both
+
+
+def test_a_coarser_histogram_knows_its_bounds():
+    [low, high] = [Histogram.of([value]).downscaled(0) for value in (1025, 2048)]
+    assert (low, low.offset, high.quantile(0.5)) == (high, 10, 2 * 1024 * 2048 / (1024 + 2048))
+
+
+def test_a_full_bucket_stays_full():
+    full = Histogram(0, np.array([(1 << 32) - 1], np.uint64))
+    assert (full + full) == full

@@ -33,7 +33,9 @@ from starlette.applications import Starlette
 from kvflags.telemetry.attributes import ATTRIBUTES, Name
 from kvflags_collector.ingest.decode import decode
 from kvflags_collector.ingest.http import routes
+from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Limits, inflate
+from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.writer import Writer
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollups import roll
@@ -82,9 +84,10 @@ def body(number: int, spans: int) -> bytes:
 
 def collector(path: str, listener: socket.socket) -> None:
     """The other process: routes, writer and database as `kvflags serve` puts them together."""
-    writer = Writer(Database(f"sqlite:///{path}", upgrade=True))
+    db = Database(f"sqlite:///{path}", upgrade=True)
+    writer = Writer(db)
     writer.start()
-    config = uvicorn.Config(Starlette(routes=list(routes(writer))), log_level="error")
+    config = uvicorn.Config(Starlette(routes=routes(Receiver(writer, Keeper(db)))), log_level="error")
     asyncio.run(uvicorn.Server(config).serve([listener]))
 
 

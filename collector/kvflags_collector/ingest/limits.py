@@ -18,6 +18,8 @@ __all__ = ["Budget", "Held", "Limits", "Refused", "inflate", "read_body", "timel
 
 MIB = 1 << 20
 _HOUR_NS = 3600 * 10**9
+# The largest export of an SDK with its defaults, 512 spans, is a quarter of that.
+_SMALL = MIB
 
 
 class Refused(KvflagsError):
@@ -70,15 +72,20 @@ class Held:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Count these bytes too.
+        """Count these bytes too; raises as `check` does."""
+        self.check(size)
+        self.add(size)
+
+    def check(self, size: int) -> None:
+        """See whether so many more fit. What is large leaves a quarter to what is not, so that no few can take it all.
 
         Raises:
             Refused: 503, where they would pass the limit; whoever is alone is always let in.
         """
-        others = self._budget.used - self.size
-        if others and self._budget.used + size > self._budget.limit:
+        limit = self._budget.limit
+        allowed = limit if self.size + size <= _SMALL else limit * 3 // 4
+        if self._budget.used > self.size and self._budget.used + size > allowed:
             raise Refused(503, "the collector is behind with storing: try again")
-        self.add(size)
 
     def add(self, size: int) -> None:
         """Count bytes that are there already, whatever the limit says."""
@@ -93,14 +100,15 @@ async def read_body(chunks: AsyncIterable[bytes], declared: int, limits: Limits,
         Refused: 413 above the limit, 408 when it takes too long, 503 when too much is in flight already.
     """
     _within(declared, limits)
-    held.grow(declared)
+    # Looked at, not counted: only what has arrived takes memory, and announcing much must not shut others out.
+    held.check(declared)
     parts, size = [], 0
     try:
         async with asyncio.timeout(limits.read_s):
             async for chunk in chunks:
                 size += len(chunk)
                 _within(size, limits)
-                held.grow(max(0, size - held.size))
+                held.grow(len(chunk))
                 parts.append(chunk)
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {limits.read_s:g} s") from None

@@ -8,7 +8,9 @@ import json
 import resource
 import socket
 import threading
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
@@ -16,11 +18,12 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy import func, select
 
-from kvflags_collector.ingest.limits import Limits
+from kvflags_collector.ingest.limits import Limits, Refused
 from kvflags_collector.store.telemetry_tables import spans
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 GZIP = PROTOBUF | {"Content-Encoding": "gzip"}
+HEAD = b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 900\r\n\r\n"
 
 
 def _stored(db) -> int:
@@ -163,14 +166,10 @@ def test_a_gzip_bomb_is_413_and_takes_no_memory(serve):
 
 def test_when_too_much_is_in_flight_clients_are_asked_to_wait(serve, request_of):
     client = serve(Limits(in_flight=1000))
-    address = (client.base_url.host, client.base_url.port)
-    with socket.create_connection(address) as slow:
-        head = (
-            "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 900\r\n\r\n"
-        )
-        slow.sendall(head.encode())
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
+        slow.sendall(HEAD + b"x" * 899)
         body = request_of({}, {}).SerializeToString()
-        # The server reads the head at its own pace: small exports pass until it has counted those 900 bytes.
+        # The server reads at its own pace: small exports pass until it has counted those bytes.
         while (answer := client.post("/v1/traces", content=body, headers=PROTOBUF)).status_code == 200:
             pass
         assert (answer.status_code, answer.headers["retry-after"] in "123") == (503, True)
@@ -182,13 +181,63 @@ def test_when_too_much_is_in_flight_clients_are_asked_to_wait(serve, request_of)
         pass
 
 
+def test_what_is_announced_but_not_sent_shuts_nobody_out(serve, request_of):
+    client = serve(Limits(in_flight=1000))
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
+        slow.sendall(HEAD + b"x")
+        _wait_until(lambda: client.receiver.budget.used)
+        body = request_of({}, {}).SerializeToString()
+        assert client.post("/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+
+
+def test_large_bodies_leave_room_for_small_ones(serve, request_of):
+    large = 4 << 20
+    client = serve(Limits(in_flight=2 * large))
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
+        slow.sendall(HEAD.replace(b"900", b"%d" % large) + b"x" * (large - 1))
+        _wait_until(lambda: client.receiver.budget.used == large - 1)
+        assert client.post("/v1/traces", content=b"x" * large, headers=PROTOBUF).status_code == 503
+        assert (
+            client.post("/v1/traces", content=request_of({}).SerializeToString(), headers=PROTOBUF).status_code == 200
+        )
+
+
+def test_a_stalled_writer_refuses_before_the_body(serve, db, request_of):
+    client = serve(Limits(stall_s=0.2))
+    address = (client.base_url.host, client.base_url.port)
+    with ThreadPoolExecutor() as pool:
+        with db.write():
+            waiting = pool.submit(
+                client.post, "/v1/traces", content=request_of({}).SerializeToString(), headers=PROTOBUF
+            )
+            _wait_until(lambda: _refusal(client) == "the collector cannot store anything at present: try again")
+            with socket.create_connection(address) as other:
+                other.sendall(HEAD)
+                assert other.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert waiting.result().status_code == 200
+    assert _refusal(client) == ""
+
+
+def _refusal(client) -> str:
+    """Why a request would be refused unread, or ""."""
+    try:
+        client.receiver.admit()
+    except Refused as refusal:
+        return refusal.message
+    return ""
+
+
+def _wait_until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_trickling_body_is_given_up(serve):
     client = serve(Limits(read_s=0.2))
     with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
-        head = (
-            "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 900\r\n\r\n"
-        )
-        slow.sendall(head.encode() + b"x")
+        slow.sendall(HEAD + b"x")
         assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
 
 

@@ -13,7 +13,8 @@ from kvflags_collector.feedback.generations import Generation
 from kvflags_collector.rollout import mixed
 from kvflags_collector.store.control_tables import alarms, flag_revisions
 from kvflags_collector.times import SECOND
-from kvflags_collector.verdict.decide import Inputs, Minima, Treatment
+from kvflags_collector.verdict.evidence import Inputs, Minima
+from kvflags_collector.verdict.treatment import Treatment
 
 __all__ = ["inputs"]
 

@@ -19,7 +19,8 @@ from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollups import oldest_dirty, roll
 from kvflags_collector.times import rfc3339
-from kvflags_collector.verdict.decide import Inputs, verdict
+from kvflags_collector.verdict.decide import verdict
+from kvflags_collector.verdict.evidence import Inputs
 
 __all__ = ["SCHEMA", "build"]
 

@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a flag. Pure: counts and facts in, a state with its reasons in words out.
+"""The verdict on a flag. Pure: frozen events, counts and facts in, a state with its reasons in words out.
 
-Judged here is whether there is anything to judge: `invalid` where the treatment did not happen as meant, else `waiting`
-with each minimum that is not met. The comparison of the arms' outcomes is not computed, so nothing is said about it.
+The rows are asked from the top, and the first that finds something is the verdict. Harm comes before doubt: what cannot
+be trusted blocks a promotion and never delays a rollback for failures. One deployment whose guard fired
+stands behind what is proven of the fleet, or a regression of all could hide behind it; it is returned either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Inputs", "Minima", "Treatment", "Verdict", "VerdictState", "verdict"]
+from kvflags_collector.verdict import checks, harm, promotion
+from kvflags_collector.verdict.compare import Compared, compare, failures_compared
+from kvflags_collector.verdict.evidence import Inputs
+from kvflags_collector.verdict.minima import unmet
+from kvflags_collector.verdict.treatment import spoiled
+from kvflags_collector.verdict.words import Finding
+
+__all__ = ["Verdict", "VerdictState", "verdict"]
 
 
 class VerdictState(StrEnum):
@@ -27,120 +35,66 @@ class VerdictState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Minima:
-    """What a comparison needs. With fewer than 8 deployments an arm has no variance worth the name; 7 days at a quarter
-    of the fleet cover a weekend; with under 90 % effective, arms as assigned say little about the feature."""
-
-    treated: int = 8
-    control: int = 8
-    days: float = 7.0
-    share: float = 0.25
-    effective: float = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Treatment:
-    """How the treatment went in one deployment of the comparison (its latest generation).
-
-    treated: else control. effective: null while it is not known. layout: what was asked for and what came of it, in
-    words. mixed: its engines held different layouts. silent: an engine has NIXL's telemetry disabled.
-    """
-
-    deployment: str
-    generation: str
-    treated: bool
-    effective: bool | None = None
-    layout: str = ""
-    mixed: bool = False
-    silent: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """key: of the flag. deployments: those in the comparison. days: for how long the treated share has been at its
-    minimum. outcomes: whether any were received."""
-
-    key: str
-    running: bool
-    deployments: Sequence[Treatment] = ()
-    days: float = 0.0
-    outcomes: bool = False
-    minima: Minima = field(default_factory=Minima)
-
-    @property
-    def effective_share(self) -> float | None:
-        """Of the treated deployments whose layout is known; null without any."""
-        known = [d.effective for d in self.deployments if d.treated and d.effective is not None]
-        return sum(known) / len(known) if known else None
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
-    """reason: a stable code, that of the first sentence of `why`. next: what to do, or what is waited for."""
+    """reason: a stable code, that of the first sentence of `why`. next: what to do, or what is waited for.
+
+    scope: the strata it is ready for. returned: deployments to be condemned whatever the state. invalid: strata that
+    were left out of it, and why. compared: the numbers behind it; null before the first event.
+    """
 
     state: VerdictState
     reason: str
     why: tuple[str, ...]
     next: str
-
-
-# (reason, sentence, what to do)
-_Finding = tuple[str, str, str]
+    scope: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    invalid: Mapping[str, str] = field(default_factory=dict)
+    compared: Compared | None = field(default=None, compare=False)
 
 
 def verdict(inputs: Inputs) -> Verdict:
-    """What spoils the comparison comes before what it lacks."""
-    for state, look in ((VerdictState.INVALID, _spoiled), (VerdictState.WAITING, _unmet)):
-        findings = list(look(inputs))
-        if findings:
-            reason, _, next_ = findings[0]
-            return Verdict(state, reason, tuple(dict.fromkeys(says for _, says, _ in findings)), next_)
-    why = "Every minimum is met, but this release does not compare the outcomes of the arms."
-    return Verdict(VerdictState.WAITING, "not_compared", (why,), "Upgrade the collector to one that does.")
+    """What is found in the first row that finds something. Never raises, whatever is missing."""
+    spoilt = spoiled(inputs.deployments, inputs.minima.effective)
+    events = inputs.events if inputs.events is not None and len(inputs.events) else None
+    compared = compare(events, spoilt.keys()) if events is not None else None
+    failures = failures_compared(events) if events is not None else None
+    state, findings = next(_found(_rows(inputs, compared, harm.failing(inputs, failures), spoilt)))
+    return Verdict(
+        state,
+        findings[0].reason,
+        tuple(dict.fromkeys(one.says for one in findings)),
+        findings[0].next,
+        scope=tuple(promotion.scope(compared)) if state is VerdictState.READY and compared else (),
+        returned=tuple(sorted({*(fire.deployment for fire in inputs.fires), *inputs.canaries})),
+        warnings=tuple(checks.warnings(inputs)),
+        invalid={} if state is VerdictState.INVALID else {name: found[0].says for name, found in spoilt.items()},
+        compared=compared,
+    )
 
 
-def _spoiled(inputs: Inputs) -> Iterator[_Finding]:
-    for one in inputs.deployments:
-        if one.mixed:
-            says = f"{one.deployment} {one.generation} is mixed: engines that may be paired held different layouts."
-            yield "mixed_generation", says, f"Replace the prefill and decode engines of {one.deployment} together."
-    for one in inputs.deployments:
-        if one.silent:
-            says = f"{one.deployment} {one.generation} runs with NIXL_TELEMETRY_ENABLE off: its transfers are not seen."
-            yield "telemetry_disabled", says, f"Unset NIXL_TELEMETRY_ENABLE for {one.deployment} and replace it."
-    yield from _ineffective(inputs)
+_Row = tuple[VerdictState, Iterator[Finding]]
 
 
-def _ineffective(inputs: Inputs) -> Iterator[_Finding]:
-    share, least = inputs.effective_share, inputs.minima.effective
-    if share is None or share >= least:
-        return
-    known = [one for one in inputs.deployments if one.treated and one.effective is not None]
-    took_hold = sum(one.effective is True for one in known)
-    next_ = "Find out why the layout did not take hold (kvflags engines list), then replace those deployments."
-    says = f"The layout took hold in {took_hold} of {_count(len(known), 'treated deployment')} ({share:.0%})"
-    yield "not_effective", f"{says}; {least:.0%} are needed.", next_
-    for one in known:
-        if not one.effective:
-            yield "not_effective", f"{one.deployment} {one.generation}: {one.layout}.", next_
+def _rows(
+    inputs: Inputs, compared: Compared | None, failing: Iterator[Finding], spoilt: Mapping[str, Sequence[Finding]]
+) -> Iterator[_Row]:
+    """The decision table from the top; a row is computed when those above it found nothing."""
+    yield VerdictState.REGRESSION, failing
+    yield VerdictState.INVALID, checks.distrusted(inputs, compared, spoilt)
+    if compared is not None:
+        yield VerdictState.REGRESSION, harm.slower(inputs, compared)
+    yield VerdictState.HOLD, harm.held(inputs, compared)
+    yield VerdictState.WAITING, unmet(inputs, compared)
+    assert compared is not None, "without events a minimum is not met"
+    gaps = promotion.missing(compared)
+    if not gaps:
+        yield VerdictState.READY, iter((promotion.promoted(compared),))
+    yield VerdictState.NEUTRAL, promotion.neutral(compared)
+    yield VerdictState.ON_TRACK, promotion.undecided(inputs, gaps)
 
 
-def _unmet(inputs: Inputs) -> Iterator[_Finding]:
-    minima = inputs.minima
-    if not inputs.running:
-        yield "not_running", "The flag is not running.", f"Start it: kvflags rollout set {inputs.key} 25% --reason TEXT"
-    for arm, least in (("treated", minima.treated), ("control", minima.control)):
-        number = sum(one.treated == (arm == "treated") for one in inputs.deployments)
-        if number < least:
-            says = f"{_count(number, f'{arm} deployment')} in the comparison; {least} are needed."
-            yield "too_few_deployments", says, "Raise the percentage, or enrol more deployments."
-    if inputs.days < minima.days:
-        says = f"{inputs.days:.1f} days with {minima.share:.0%} or more treated; {minima.days:g} are needed."
-        yield "too_short", says, f"Wait for another {minima.days - inputs.days:.1f} days at {minima.share:.0%} or more."
-    if not inputs.outcomes:
-        says = "No outcomes were received (time to first token, inter-token latency): transfers alone decide nothing."
-        yield "no_outcomes", says, "Nothing to do: this release receives no outcomes."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def _found(rows: Iterator[_Row]) -> Iterator[tuple[VerdictState, list[Finding]]]:
+    for state, findings in rows:
+        if found := list(findings):
+            yield state, found

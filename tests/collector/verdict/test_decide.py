@@ -6,7 +6,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvflags_collector.verdict.decide import Inputs, Treatment, Verdict, VerdictState, verdict
+from kvflags_collector.verdict.decide import Verdict, VerdictState, verdict
+from kvflags_collector.verdict.evidence import Inputs
+from kvflags_collector.verdict.treatment import Treatment
 
 
 def _one(number: int, *, treated: bool = True, effective: bool | None = True, **more: bool | str) -> Treatment:
@@ -46,9 +48,13 @@ def test_enough_of_everything_but_outcomes_is_no_outcomes():
     assert (found.state, found.reason, len(found.why)) == (VerdictState.WAITING, "no_outcomes", 1)
 
 
-def test_with_outcomes_too_it_says_that_it_does_not_compare():
+def test_with_outcomes_too_it_waits_for_events():
     found = verdict(Inputs(key="f", running=True, deployments=_fleet(), days=7, outcomes=True))
-    assert (found.state, found.reason) == (VerdictState.WAITING, "not_compared")
+    assert (found.state, found.reason) == (VerdictState.WAITING, "too_few_events")
+    assert found.why == (
+        "0 treated events can be compared so far; 8 are needed.",
+        "0 control events can be compared so far; 8 are needed.",
+    )
 
 
 def test_a_treatment_that_did_not_take_hold_is_invalid_and_says_why():

@@ -12,7 +12,9 @@ KvflagsError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 __all__ = [
     "Conflict",
@@ -38,6 +40,10 @@ class ErrorCode(StrEnum):
     FEATURE_TAKEN = "feature_taken"
     STALE_REVISION = "stale_revision"
     WRONG_PHASE = "wrong_phase"
+    DUPLICATE_IDENTITY = "duplicate_identity"
+    PINNED = "pinned"
+    NOT_ELIGIBLE = "not_eligible"
+    KEY_REUSED = "key_reused"
     UNAUTHORIZED = "unauthorized"
     NOT_READY = "not_ready"
     UNREACHABLE = "unreachable"
@@ -49,15 +55,21 @@ class ErrorCode(StrEnum):
 
 
 class KvflagsError(Exception):
-    """The root. `message` says what is wrong, `hint` what to do about it (often the command to run)."""
+    """The root. `message` says what is wrong, `hint` what to do about it (often the command to run).
+
+    `detail` is for programs, and plain JSON: what differs, where two changes met.
+    """
 
     default_code = ErrorCode.INTERNAL
 
-    def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", code: ErrorCode | None = None, detail: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.code = code or self.default_code
+        self.detail = detail
 
 
 class UsageError(KvflagsError):

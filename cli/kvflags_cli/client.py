@@ -87,7 +87,7 @@ def _told(status: int, error: Json) -> KvflagsError:
     """The collector's own error. Its code decides the exit code; a code of a newer collector goes by the status."""
     message, hint = error["message"], error.get("hint") or ""
     known = {code.value: code for code in ErrorCode}
-    return _kind(status)(message, hint=hint, code=known.get(error.get("code", "")))
+    return _kind(status)(message, hint=hint, code=known.get(error.get("code", "")), detail=error.get("detail"))
 
 
 def _kind(status: int) -> type[KvflagsError]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PLC0415 - see the package's docstring: what is heavy is imported when it is needed
-"""Shell completion of flag names, asked from the collector. A shell must never wait for it or see its errors."""
+"""Shell completion of the names of flags and deployments. A shell must never wait for the collector or see errors."""
 
 from __future__ import annotations
 
-__all__ = ["flag_keys"]
+__all__ = ["deployments", "flag_keys"]
 
 # Longer than a collector nearby takes, shorter than what a person at the Tab key calls hanging.
 _PATIENCE_S = 0.5
@@ -12,13 +12,22 @@ _PATIENCE_S = 0.5
 
 def flag_keys(incomplete: str) -> list[str]:
     """The flags whose key begins with what was typed; none when the collector does not answer in time."""
+    return _asked("flags", "key", incomplete)
+
+
+def deployments(incomplete: str) -> list[str]:
+    """The deployments whose name begins with what was typed; none when the collector does not answer in time."""
+    return _asked("deployments", "deployment", incomplete)
+
+
+def _asked(what: str, name: str, incomplete: str) -> list[str]:
     from kvflags.errors import KvflagsError
     from kvflags_cli.client import Client
     from kvflags_cli.settings import connection
 
     try:
         with Client(connection(None), timeout=_PATIENCE_S) as client:
-            keys = [flag["key"] for flag in client.get("flags")["items"]]
+            names = [item[name] for item in client.get(what)["items"]]
     except (KvflagsError, KeyError, TypeError):
         return []
-    return [key for key in keys if key.startswith(incomplete)]
+    return [one for one in names if one and one.startswith(incomplete)]

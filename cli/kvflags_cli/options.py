@@ -7,10 +7,22 @@ from typing import Annotated
 
 import typer
 
-from kvflags_cli.complete import flag_keys
+from kvflags_cli.complete import deployments, flag_keys
 from kvflags_cli.settings import DEFAULT_COLLECTOR, DEFAULT_DB
 
-__all__ = ["AsJson", "Author", "Collector", "Db", "Deployment", "Generation", "Key", "Reason", "example"]
+__all__ = [
+    "AsJson",
+    "Author",
+    "Collector",
+    "Db",
+    "Deployment",
+    "Flag",
+    "Generation",
+    "Key",
+    "Name",
+    "Reason",
+    "example",
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, also on error.")]
 Author = Annotated[
@@ -30,8 +42,20 @@ Db = Annotated[
     str,
     typer.Option("--db", metavar="URL", envvar="KVFLAGS_DB", help=f"The database, such as {DEFAULT_DB}."),
 ]
-Deployment = Annotated[str, typer.Option("--deployment", metavar="ID", help="The deployment: cluster/namespace/name.")]
+Deployment = Annotated[
+    str,
+    typer.Option(
+        "--deployment", metavar="ID", help="The deployment: cluster/namespace/name.", autocompletion=deployments
+    ),
+]
 Generation = Annotated[str, typer.Option("--generation", metavar="NAME", help="The release label its engines share.")]
+Flag = Annotated[str, typer.Option("--flag", metavar="KEY", help="The flag.", autocompletion=flag_keys)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="DEPLOYMENT", help="cluster/namespace/name.", show_default=False, autocompletion=deployments
+    ),
+]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The flag.", show_default=False, autocompletion=flag_keys)]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the change.")]
 

@@ -46,10 +46,21 @@ def say(text: str) -> None:
 
 def fail(error: KvflagsError, *, as_json: bool) -> None:
     """An error: in words on stderr, and as the one document on stdout where JSON was asked for."""
-    say(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+    lines = [f"error: {error.message}", *(f"  {line}" for line in _differences(error))]
+    say("\n".join(lines) + (f"\n\nhint: {error.hint}" if error.hint else ""))
     if as_json:
-        told = {"code": error.code.value, "message": error.message, "hint": error.hint}
+        told: dict[str, Any] = {"code": error.code.value, "message": error.message, "hint": error.hint}
+        if error.detail is not None:
+            told["detail"] = error.detail
         _write_document({"schema": SCHEMA, "kind": "error", "data": None, "error": told})
+
+
+def _differences(error: KvflagsError) -> list[str]:
+    """What changed since, and by whom, where two changes met."""
+    detail = error.detail or {}
+    since, diff = detail.get("since", ()), detail.get("diff", ())
+    told = [f"{one['revision']}: {one['action']} by {one['author']}: {one['reason']}" for one in since]
+    return told + [f"{one['field']}: {json.dumps(one['was'])} -> {json.dumps(one['now'])}" for one in diff]
 
 
 def _write_document(document: dict[str, Any]) -> None:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 from kvflags.errors import UsageError
 from kvflags.settings import id_problem
 
-__all__ = ["duration", "identity", "percentage"]
+__all__ = ["duration", "identity", "labels", "percentage"]
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
@@ -31,6 +32,17 @@ def identity(text: str, option: str) -> str:
     if wrong := id_problem(text):
         raise UsageError(f"{option}: it {wrong}", hint="such as cluster/namespace/name; see `kvflags deployments list`")
     return text
+
+
+def labels(pairs: Iterable[str]) -> dict[str, str]:
+    """`tier=canary` each. Raises UsageError for what has no name or no value, and for a name given twice."""
+    named: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals and value) or name in named:
+            raise UsageError(f"--label: not a label, or named twice: {pair!r}", hint="such as --label tier=canary")
+        named[name] = value
+    return named
 
 
 def percentage(text: str) -> float:

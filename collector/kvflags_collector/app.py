@@ -11,7 +11,7 @@ from typing import Protocol
 from fastapi import FastAPI
 
 from kvflags import __version__
-from kvflags_collector.api import deployments, engines, errors, flags, health
+from kvflags_collector.api import deployments, engines, errors, flags, health, steering
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit
 from kvflags_collector.ingest import http
@@ -62,7 +62,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     app.state.receiver = receiver
     app.add_middleware(BodyLimit)
     errors.install(app)
-    for router in (health.router, engines.router, flags.router, deployments.router):
+    for router in (health.router, engines.router, flags.router, steering.router, deployments.router):
         app.include_router(router)
     app.router.routes.extend([*http.routes(receiver), *pages.routes(db, clock)])
     return app

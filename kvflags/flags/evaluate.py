@@ -18,6 +18,7 @@ class Standing:
 
     `refusals`: the rules that the observed facts of any role meet. `unobserved`: what observation still lacks, in
     words, empty when complete. `changed`: facts of the registering engine that differ from those observed for its role.
+    `opted`: `in` or `out`, by hand. `waived`: the operator vouches for the deployment, which has no baseline then.
     """
 
     refusals: tuple[Refusal, ...] = ()
@@ -26,6 +27,7 @@ class Standing:
     assignment: Assignment | None = None
     opted: str | None = None
     safe_mode: bool = False
+    waived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,14 @@ def _opt_in(_: Flag, standing: Standing) -> _Answer:
 
 def _holdback(_: Flag, standing: Standing) -> _Answer:
     dealt = standing.assignment
-    return _dealt(dealt) if dealt is not None and dealt.reason == "holdback" else "not held back"
+    held = dealt is not None and dealt.reason == "holdback"
+    return _dealt(dealt, standing) if dealt is not None and held else "not held back"
 
 
 def _arm(flag: Flag, standing: Standing) -> _Answer:
     if flag.phase == Phase.COMPLETED:
         return Ruling(Variant.ON, "completed")
-    return "no assignment yet" if standing.assignment is None else _dealt(standing.assignment)
+    return "no assignment yet" if standing.assignment is None else _dealt(standing.assignment, standing)
 
 
 def _default(_: Flag, __: Standing) -> _Answer:
@@ -128,10 +131,11 @@ def _off(reason: str) -> Ruling:
     return Ruling(Variant.OFF, reason)
 
 
-def _dealt(assignment: Assignment) -> Ruling:
+def _dealt(assignment: Assignment, standing: Standing) -> Ruling:
     arm = Arm(assignment.arm) if assignment.arm else None
     variant = Variant.ON if arm == Arm.TREATMENT else Variant.OFF
-    return Ruling(variant, assignment.reason, arm, Comparison(assignment.comparison), assignment.bucket)
+    comparison = Comparison.EXCLUDED if standing.waived else Comparison(assignment.comparison)
+    return Ruling(variant, assignment.reason, arm, comparison, assignment.bucket)
 
 
 def _says(ruling: Ruling, standing: Standing) -> str:

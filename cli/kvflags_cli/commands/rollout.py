@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kvflags rollout`: how many deployments are treated, where it stands, and the two ways to stop it."""
+"""`kvflags rollout`: how many deployments are treated, where it stands, and every way to steer, stop and go back."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import typer
 
 from kvflags.errors import UsageError
 from kvflags_cli.commands import connect
+from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
 from kvflags_cli.output import say, show
-from kvflags_cli.parse import percentage
+from kvflags_cli.parse import duration, percentage
 from kvflags_cli.settings import this_author
+from kvflags_cli.wait import until_none_is_treated
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Raise, lower, watch and stop a rollout.",
+    help="Raise, lower, watch, pause, undo and stop a rollout.",
     rich_markup_mode=None,
     epilog=example("kvflags rollout status cross-layer-blocks"),
 )
@@ -42,6 +44,12 @@ Revision = Annotated[
     typer.Option(
         "--revision", metavar="N", help="Refuse when the flag has changed since this one.", show_default=False
     ),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until no treated engine lives.")]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long to wait.")]
+To = Annotated[
+    int | None,
+    typer.Option("--to-revision", metavar="N", help="The revision to aim as; see `history`.", show_default=False),
 ]
 Clear = Annotated[bool, typer.Option("--clear", help="Take the kill switch back.")]
 
@@ -99,15 +107,35 @@ def kill(
     say(f"next: kvflags rollout status {key}")
 
 
-@app.command(epilog=example("kvflags rollout abort cross-layer-blocks --reason 'inter-token latency up'"))
+@app.command(
+    epilog=example(
+        "kvflags rollout abort cross-layer-blocks --reason 'inter-token latency up'",
+        "kvflags rollout abort cross-layer-blocks --reason 'errors' --wait --timeout 30m",
+    )
+)
 def abort(
-    key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+    *,
+    key: Key,
+    reason: Reason,
+    wait: Wait = False,
+    timeout: Timeout = "30m",
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
 ) -> None:
-    """End the rollout: everything returns to off as it is replaced."""
-    body = {"reason": reason, "author": author or this_author()}
+    """End the rollout: everything returns to off as it is replaced. With --wait, exits 0 once nothing is treated."""
+    patience = duration(timeout, "--timeout")
     with connect(collector) as client:
-        show("flag", client.post("flags", key, "abort", body=body), as_json=as_json)
-    say(f"kvflags restarts nothing: replace what still runs treated. next: kvflags rollout status {key}")
+        flag = client.post("flags", key, "abort", body=_change(reason, author))
+        if not wait:
+            show("flag", flag, as_json=as_json)
+            say(f"kvflags restarts nothing: replace what still runs treated. next: kvflags rollout status {key}")
+            return
+        left = until_none_is_treated(client, key, patience)
+        show("treated", left, as_json=as_json)
+    if left:
+        say(f"replace them: kvflags plan restarts {key}")
+        raise typer.Exit(ExitCode.UNDECIDED)
 
 
 @app.command(epilog=example("kvflags rollout start cross-layer-blocks --reason 'fixed in r42'"))
@@ -115,10 +143,60 @@ def start(
     key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
 ) -> None:
     """Start a draft, or start again what was aborted. What was condemned stays condemned."""
-    body = {"reason": reason, "author": author or this_author()}
+    _act("start", key, _change(reason, author), collector, as_json=as_json)
+
+
+@app.command(epilog=example("kvflags rollout pause cross-layer-blocks --reason 'a release week'"))
+def pause(
+    key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+) -> None:
+    """Treat nobody new until `resume`. What was dealt stays as it is."""
+    _act("pause", key, _change(reason, author), collector, as_json=as_json)
+
+
+@app.command(epilog=example("kvflags rollout resume cross-layer-blocks --reason 'the week is over'"))
+def resume(
+    key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+) -> None:
+    """Go on after a pause."""
+    _act("resume", key, _change(reason, author), collector, as_json=as_json)
+
+
+@app.command(
+    epilog=example(
+        "kvflags rollout undo cross-layer-blocks --reason 'too fast'",
+        "kvflags rollout undo cross-layer-blocks --to-revision 3 --reason 'as last week'",
+    )
+)
+def undo(
+    *,
+    key: Key,
+    reason: Reason,
+    to: To = None,
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Aim as before the last change of the aim. Running generations keep what they have."""
+    body = _change(reason, author) | ({} if to is None else {"to": to})
+    _act("undo", key, body, collector, as_json=as_json)
+
+
+@app.command(epilog=example("kvflags rollout history cross-layer-blocks"))
+def history(key: Key, collector: Collector = None, as_json: AsJson = False) -> None:
+    """Show what was done, by whom and why, the newest first."""
     with connect(collector) as client:
-        show("flag", client.post("flags", key, "start", body=body), as_json=as_json)
+        show("history", client.get("flags", key, "history")["items"], as_json=as_json)
+
+
+def _act(verb: str, key: str, body: dict[str, Any], collector: str | None, *, as_json: bool) -> None:
+    with connect(collector) as client:
+        show("flag", client.post("flags", key, verb, body=body), as_json=as_json)
     say(f"next: kvflags rollout status {key}")
+
+
+def _change(reason: str, author: str | None) -> dict[str, Any]:
+    return {"reason": reason, "author": author or this_author()}
 
 
 def _target(percent: str | None, count: int | None, inherit: bool) -> dict[str, Any]:

@@ -14,6 +14,8 @@ __all__ = ["VIEWS"]
 
 VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "database": local.database,
+    "declaration": fleet.declaration,
+    "deployment": fleet.deployment,
     "decision": rollout.decision,
     "deployments": fleet.deployments,
     "doctor": local.doctor,
@@ -23,6 +25,11 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "explanation": rollout.explanation,
     "flag": flags.flag,
     "flags": flags.flags,
+    "forced": fleet.forced,
+    "history": rollout.history,
+    "opted": fleet.opted,
+    "reopened": fleet.reopened,
+    "treated": rollout.treated,
     "report": report.report,
     "rollout_status": rollout.status,
     "topic": local.topic,

@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render.numbers import ABSENT, count, yes_no
+from kvflags_cli.render.numbers import ABSENT, count, moment, yes_no
 from kvflags_cli.render.tables import heading, pairs, table
 
-__all__ = ["deployments", "engines"]
+__all__ = ["declaration", "deployment", "deployments", "engines", "forced", "opted", "reopened"]
 
 Json = dict[str, Any]
 
@@ -23,6 +23,59 @@ def deployments(items: list[Json]) -> Iterable[RenderableType]:
     """A line per deployment and flag, with what its generations run and why it is not eligible."""
     columns = ("~DEPLOYMENT", "FLAG", "ARM", "~GENERATIONS", ">ENGINES", "~ELIGIBLE")
     return [table(columns, (row for item in items for row in _deployment(item))) if items else _NOBODY]
+
+
+def deployment(item: Json) -> Iterator[RenderableType]:
+    """One, with what was declared of it and how it stands under each flag."""
+    yield pairs(
+        [
+            ("deployment", item["deployment"]),
+            ("engines", count(item["live_engines"])),
+            ("generations", ", ".join(item["live_generations"]) or ABSENT),
+            ("roles", ", ".join(item["roles"]) or ABSENT),
+            ("backends", ", ".join(item["backends"]) or ABSENT),
+            ("observed", moment(item["observed_at"])),
+            ("baseline since", moment(item["baseline_at"])),
+            *_stated(item["declared"] or {}),
+        ]
+    )
+    for flag in item["flags"]:
+        yield heading(flag["flag"])
+        yield pairs(
+            [
+                ("eligible", _eligible(flag)),
+                ("arm", flag["arm"] or ABSENT),
+                ("comparison", flag["comparison"] or ABSENT),
+                ("opted", flag["opted"] or ABSENT),
+                ("pins", ", ".join(_pins(flag["pins"])) or ABSENT),
+            ]
+        )
+
+
+def declaration(document: Json) -> Iterable[RenderableType]:
+    return [pairs([("deployment", document["deployment"]), *_stated(document["declared"])])]
+
+
+def opted(document: Json) -> Iterable[RenderableType]:
+    choice = f"opted {document['opted']}" if document["opted"] else "takes what is dealt"
+    return [f"{document['deployment']}: {choice}" + ("" if document["changed"] else " (as before)")]
+
+
+def forced(document: Json) -> Iterable[RenderableType]:
+    pin = document["pin"]
+    return [f"{document['deployment']} {document['generation']}: pinned {pin['variant']}, epoch {pin['epoch']}"]
+
+
+def reopened(document: Json) -> Iterable[RenderableType]:
+    pin = document["closed"]
+    return [f"{document['deployment']} {document['generation']}: epoch {pin['epoch']} ({pin['variant']}) closed"]
+
+
+def _stated(declared: Json) -> list[tuple[str, str]]:
+    """What was declared, without what was not."""
+    labels = ", ".join(f"{name}={value}" for name, value in (declared.get("labels") or {}).items())
+    values = declared | {"labels": labels}
+    return [(f"declared {name.replace('_', ' ')}", str(value)) for name, value in values.items() if value]
 
 
 def _deployment(item: Json) -> Iterator[tuple[str, ...]]:

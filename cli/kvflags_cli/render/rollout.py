@@ -14,7 +14,7 @@ from kvflags_cli.render.numbers import ABSENT, count, moment, percent, ratio
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import phase, switch
 
-__all__ = ["decision", "explanation", "status"]
+__all__ = ["decision", "explanation", "history", "status", "treated"]
 
 Json = dict[str, Any]
 
@@ -113,6 +113,31 @@ def _summary(document: Json) -> str:
     if document["pin"] is None:
         return f"A generation registering now would be told {then}"
     return f"The pin outranks the lines below it. A generation registering now would be told {then}"
+
+
+def history(items: list[Json]) -> Iterator[RenderableType]:
+    """What was done, the newest first."""
+    yield table(("AT", ">REVISION", "ACTION", "~UPON", "~AUTHOR", "~REASON"), map(_change, items))
+
+
+def _change(one: Json) -> tuple[str, ...]:
+    at, revision = moment(one["recorded_at"]), str(one.get("revision", ABSENT))
+    return (at, revision, one["action"], _upon(one), one["author"], one["reason"])
+
+
+def _upon(one: Json) -> str:
+    if "document" in one:
+        aims = [target(one["document"]["target"])]
+        aims += [f"{backend} {target(aim)}" for backend, aim in sorted(one["document"]["overrides"].items())]
+        return ", ".join(aims)
+    return " ".join(filter(None, (one["deployment"], one["generation"])))
+
+
+def treated(items: list[Json]) -> Iterator[RenderableType]:
+    """Engines that are on, and live."""
+    columns = ("~DEPLOYMENT", "~GENERATION", "ROLE", "~ENGINE")
+    rows = ((one["deployment"], one["generation"], one["role"], one["engine_id"] or ABSENT) for one in items)
+    yield table(columns, rows) if items else "No treated engine lives."
 
 
 def decision(document: Json) -> Iterator[RenderableType]:

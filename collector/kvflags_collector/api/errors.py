@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -39,9 +39,18 @@ _STATUS: tuple[tuple[type[KvflagsError], int], ...] = (
 )
 
 
-def envelope(code: str, message: str, hint: str, status: int, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The one shape of an error."""
-    body = {"error": {"code": code, "message": message, "hint": hint}}
+def envelope(
+    code: str,
+    message: str,
+    hint: str,
+    status: int,
+    *,
+    headers: dict[str, str] | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> JSONResponse:
+    """The one shape of an error; `detail` only where there is one."""
+    error: dict[str, Any] = {"code": code, "message": message, "hint": hint}
+    body = {"error": error if detail is None else {**error, "detail": detail}}
     return JSONResponse(body, status_code=status, headers=headers)
 
 
@@ -58,7 +67,7 @@ async def _ours(_: Request, error: Exception) -> JSONResponse:
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     # A client that asks again at once makes a busy database busier.
     headers = {"Retry-After": "1"} if status == 503 else None
-    return envelope(error.code, error.message, error.hint, status, headers)
+    return envelope(error.code, error.message, error.hint, status, headers=headers, detail=error.detail)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -71,7 +80,9 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers) if error.headers else None
     message = f"{request.method} {request.url.path}: {error.detail}"
-    return envelope(ErrorCode.INVALID, message, "see /openapi.json for what there is", error.status_code, headers)
+    return envelope(
+        ErrorCode.INVALID, message, "see /openapi.json for what there is", error.status_code, headers=headers
+    )
 
 
 async def _internal(request: Request, error: Exception) -> JSONResponse:

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from kvflags.errors import UsageError
+from kvflags.flags import Flag
 from kvflags_collector.api.context import Ctx
-from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Target
+from kvflags_collector.api.once import Once, etag
+from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Target, Undo
 from kvflags_collector.feedback import report
-from kvflags_collector.rollout import alarms, decide, explain, flags, status
+from kvflags_collector.rollout import alarms, audit, course, decide, explain, flags, status
 
 __all__ = ["router"]
 
@@ -26,60 +29,77 @@ def list_flags(ctx: Ctx) -> dict[str, Any]:
 
 
 @router.post("", status_code=201)
-def create(body: Create, ctx: Ctx) -> dict[str, Any]:
+def create(body: Create, once: Once) -> dict[str, Any]:
     """A new flag, in draft. Every live generation is pinned off."""
-    with ctx.db.write() as conn:
-        flags.create(conn, **body.model_dump(exclude={"revision"}), now=ctx.clock())
-        return flags.shown(conn, body.key)
+    given = body.model_dump(exclude={"revision"})
+    return once(lambda conn, now: flags.shown(conn, flags.create(conn, **given, now=now).key))
 
 
 @router.get("/{key}")
-def show(key: str, ctx: Ctx) -> dict[str, Any]:
-    """One flag with its last change."""
+def show(key: str, ctx: Ctx, response: Response) -> dict[str, Any]:
+    """One flag with its last change. Its ETag is what `If-Match` takes."""
     with ctx.db.read() as conn:
-        return flags.shown(conn, key)
+        shown = flags.shown(conn, key)
+    response.headers["ETag"] = etag(shown["revision"])
+    return shown
 
 
 @router.put("/{key}/target")
-def set_target(key: str, body: Target, ctx: Ctx) -> dict[str, Any]:
+def set_target(key: str, body: Target, once: Once) -> dict[str, Any]:
     """Aim at a percentage or a count, for all or for one backend. On a draft it starts the flag."""
     if body.inherit and (body.percent, body.count) != (None, None):
         raise UsageError("inherit takes no target of its own", hint="give one of percent, count and inherit")
     aim = None if body.inherit else flags.target(body.percent, body.count)
-    with ctx.db.write() as conn:
-        flags.set_target(conn, key, aim, backend=body.backend, **_change(body), now=ctx.clock())
-        return flags.shown(conn, key)
+    return _changed(once, key, flags.set_target, aim, backend=body.backend, **_change(body, once))
 
 
 @router.put("/{key}/kill-switch")
-def kill_switch(key: str, body: KillSwitch, ctx: Ctx) -> dict[str, Any]:
+def kill_switch(key: str, body: KillSwitch, once: Once) -> dict[str, Any]:
     """Set or clear the kill switch. Setting it condemns every pin that is on."""
-    with ctx.db.write() as conn:
-        flags.kill_switch(conn, key, on=body.on, **_change(body), now=ctx.clock())
-        return flags.shown(conn, key)
+    return _changed(once, key, flags.kill_switch, on=body.on, **_change(body, once))
 
 
 @router.post("/{key}/abort")
-def abort(key: str, body: Change, ctx: Ctx) -> dict[str, Any]:
+def abort(key: str, body: Change, once: Once) -> dict[str, Any]:
     """Stop the rollout. Every pin that is on is condemned. Repeating it changes nothing."""
-    with ctx.db.write() as conn:
-        flags.abort(conn, key, **_change(body), now=ctx.clock())
-        return flags.shown(conn, key)
+    return _changed(once, key, flags.abort, **_change(body, once))
 
 
 @router.post("/{key}/start")
-def start(key: str, body: Change, ctx: Ctx) -> dict[str, Any]:
+def start(key: str, body: Change, once: Once) -> dict[str, Any]:
     """Start a draft, or start an aborted flag again. What was condemned stays condemned."""
-    with ctx.db.write() as conn:
-        flags.start(conn, key, **_change(body), now=ctx.clock())
-        return flags.shown(conn, key)
+    return _changed(once, key, flags.start, **_change(body, once))
+
+
+@router.post("/{key}/pause")
+def pause(key: str, body: Change, once: Once) -> dict[str, Any]:
+    """Treat nobody new. What was dealt stays."""
+    return _changed(once, key, course.pause, **_change(body, once))
+
+
+@router.post("/{key}/resume")
+def resume(key: str, body: Change, once: Once) -> dict[str, Any]:
+    """Go on after a pause."""
+    return _changed(once, key, course.resume, **_change(body, once))
+
+
+@router.post("/{key}/undo")
+def undo(key: str, body: Undo, once: Once) -> dict[str, Any]:
+    """Aim again as before the last change of the aim, or as at a revision."""
+    return _changed(once, key, course.undo, to=body.to, **_change(body, once))
 
 
 @router.post("/{key}/decide")
-def hand_out(key: str, body: Decide, ctx: Ctx) -> dict[str, Any]:
+def hand_out(key: str, body: Decide, once: Once) -> dict[str, Any]:
     """Pin a generation and hand its decision out, signed."""
-    with ctx.db.write() as conn:
-        return decide.decide(conn, key, body.deployment, body.generation, ctx.clock())
+    return once(lambda conn, now: decide.decide(conn, key, body.deployment, body.generation, now))
+
+
+@router.get("/{key}/history")
+def history(key: str, ctx: Ctx) -> dict[str, Any]:
+    """Everything that was done under the flag, the newest first."""
+    with ctx.db.read() as conn:
+        return {"items": audit.history(conn, flags.get(conn, key).key)}
 
 
 @router.get("/{key}/status")
@@ -111,5 +131,10 @@ def feedback(key: str, ctx: Ctx) -> dict[str, Any]:
         return {"items": alarms.feedback(conn, flags.get(conn, key).key)}
 
 
-def _change(body: Change) -> dict[str, Any]:
-    return {"author": body.author, "reason": body.reason, "revision": body.revision}
+def _change(body: Change, once: Once) -> dict[str, Any]:
+    return {"author": body.author, "reason": body.reason, "revision": body.revision or once.if_match}
+
+
+def _changed(once: Once, key: str, change: Callable[..., Flag], *args: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Make one change of a flag, and show what came of it."""
+    return once(lambda conn, now: flags.shown(conn, change(conn, key, *args, **more, now=now).key))

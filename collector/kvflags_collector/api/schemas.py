@@ -10,7 +10,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kvflags.settings import id_problem
 
-__all__ = ["Change", "Create", "Decide", "HeartbeatBody", "Id", "KillSwitch", "RegisterBody", "Target"]
+__all__ = [
+    "Change",
+    "Create",
+    "Decide",
+    "Declare",
+    "Force",
+    "HeartbeatBody",
+    "Id",
+    "KillSwitch",
+    "Opt",
+    "RegisterBody",
+    "Reopen",
+    "Target",
+    "Undo",
+]
 
 
 def _identity(value: str) -> str:
@@ -33,6 +47,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_pri
 _Author = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Small = Annotated[int, Field(ge=0, le=1_000_000)]
+_Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,128}$")]
 _Variant = Literal["on", "off"]
 _Problems = Annotated[list[_Word], Field(max_length=64)]
 
@@ -167,6 +182,46 @@ class KillSwitch(Change):
     """`PUT /api/v1/flags/{key}/kill-switch`."""
 
     on: bool
+
+
+class Undo(Change):
+    """`POST /api/v1/flags/{key}/undo`. `to`: the revision to aim as; without it, the aim before the last change."""
+
+    to: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class Opt(Change):
+    """`PUT /api/v1/flags/{key}/opts`: in, out, or null to take what is dealt again."""
+
+    deployment: Id
+    opted: Literal["in", "out"] | None
+
+
+class Force(Change):
+    """`POST /api/v1/flags/{key}/pins`: an open generation, pinned by hand."""
+
+    deployment: Id
+    generation: Id
+    variant: _Variant
+
+
+class Reopen(Change):
+    """`POST /api/v1/flags/{key}/reopen`."""
+
+    deployment: Id
+    generation: Id
+
+
+class Declare(Change):
+    """`PUT /api/v1/declarations`: replaces what was stated of the deployment. `backend` waives observation."""
+
+    deployment: Id
+    isolation: Literal["recreate", "bluegreen", "router"] | None = None
+    prefill: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    decode: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    labels: Annotated[dict[_Label, _Label], Field(max_length=64)] = {}
+    backend: _Word | None = None
+    block_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
 class Decide(_Body):

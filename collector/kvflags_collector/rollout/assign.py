@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, RowMapping, or_, select, update
 
 from kvflags.features import FEATURES
 from kvflags.flags import Assignment, Candidate, Flag, Phase, Target, assign
-from kvflags_collector.rollout import observe
-from kvflags_collector.store.control_tables import assignments, deployments
+from kvflags_collector.rollout import declared, observe
+from kvflags_collector.rollout.declared import NOTHING, Declaration
+from kvflags_collector.store.control_tables import assignments, declarations, deployments
 from kvflags_collector.times import SECOND
 
 __all__ = ["Member", "deal", "deal_newcomers", "fleet"]
@@ -42,8 +43,9 @@ def fleet(conn: Connection, flag: Flag, now: int) -> list[Member]:
     """Every identified deployment ever seen, by name."""
     known = conn.execute(select(assignments).where(assignments.c.flag == flag.key)).mappings()
     previous = {row["deployment"]: Assignment.from_json(dict(row)) for row in known}
-    rows = conn.execute(select(deployments).order_by(deployments.c.id)).mappings()
-    return [_member(flag, row, previous.get(row["id"]), now) for row in rows]
+    rows = conn.execute(select(deployments).order_by(deployments.c.id)).mappings().all()
+    stated = declared.everywhere(conn)
+    return [_member(conn, flag, row, stated.get(row["id"], NOTHING), previous.get(row["id"]), now) for row in rows]
 
 
 def deal(conn: Connection, flag: Flag, now: int) -> None:
@@ -69,15 +71,17 @@ def deal_newcomers(conn: Connection, flag: Flag, now: int) -> None:
         _store(conn, flag, (dealt[name] for name in sorted(new)), {}, now)
 
 
-def _member(flag: Flag, row: RowMapping, previous: Assignment | None, now: int) -> Member:
-    seen = observe.observed(row["observed"])
+def _member(  # noqa: PLR0917 (everything that is known of one deployment)
+    conn: Connection, flag: Flag, row: RowMapping, stated: Declaration, previous: Assignment | None, now: int
+) -> Member:
+    seen = observe.seen(conn, row, stated, now)
     backends = {facts.backend for each in seen.values() for facts in each}
     baseline = row["baseline_us"]
     return Member(
         deployment=row["id"],
         backend=(backends.pop() or "") if len(backends) == 1 else "",
         eligible=bool(seen) and not observe.disqualified(FEATURES[flag.feature], seen),
-        complete=baseline is not None and now - baseline >= flag.baseline_s * SECOND,
+        complete=stated.waives or (baseline is not None and now - baseline >= flag.baseline_s * SECOND),
         present=now - row["last_seen_us"] < _PRESENT_US,
         previous=previous,
     )
@@ -96,7 +100,9 @@ def _no_places(flag: Flag) -> Flag:
 def _undealt(conn: Connection, flag: Flag) -> bool:
     """Whether any observed deployment has no assignment yet: one cheap question for every tick."""
     dealt = select(assignments.c.deployment).where(assignments.c.flag == flag.key)
-    query = select(deployments.c.id).where(deployments.c.observed.is_not(None), deployments.c.id.not_in(dealt))
+    vouched = deployments.c.id.in_(select(declarations.c.deployment))
+    ready = or_(deployments.c.observed.is_not(None), vouched)
+    query = select(deployments.c.id).where(ready, deployments.c.id.not_in(dealt))
     return conn.execute(query.limit(1)).first() is not None
 
 

@@ -17,7 +17,23 @@ from kvflags_collector.rollout import assign, pins
 from kvflags_collector.store.control_tables import flag_revisions, flags
 from kvflags_collector.times import rfc3339
 
-__all__ = ["abort", "by_feature", "create", "get", "kill_switch", "listing", "set_target", "shown", "start", "target"]
+__all__ = [
+    "abort",
+    "based_on",
+    "by_feature",
+    "completed",
+    "create",
+    "difference",
+    "document",
+    "get",
+    "kill_switch",
+    "listing",
+    "revise",
+    "set_target",
+    "shown",
+    "start",
+    "target",
+]
 
 
 def get(conn: Connection, key: str) -> Flag:
@@ -102,12 +118,12 @@ def set_target(
 
     UsageError `unknown_backend`; Conflict `stale_revision`, or `wrong_phase` where the flag was stopped.
     """
-    flag = _based_on(conn, key, revision)
+    flag = based_on(conn, key, revision)
     if flag.phase not in {Phase.DRAFT, Phase.RUNNING}:
         hint = f"start it again with a reason first: POST /api/v1/flags/{key}/start"
         raise Conflict(f"the flag {key!r} is {flag.phase}", hint=hint, code=ErrorCode.WRONG_PHASE)
     aimed = _aimed(flag, aim, backend)
-    changed = _revise(conn, replace(aimed, phase=Phase.RUNNING), "set_target", author=author, reason=reason, now=now)
+    changed = revise(conn, replace(aimed, phase=Phase.RUNNING), "set_target", author=author, reason=reason, now=now)
     assign.deal(conn, changed, now)
     return changed
 
@@ -128,11 +144,11 @@ def kill_switch(
     conn: Connection, key: str, *, on: bool, author: str, reason: str, revision: int | None = None, now: int
 ) -> Flag:
     """Set or clear the kill switch. Setting condemns every pin `on`; clearing lifts no condemnation."""
-    flag = _based_on(conn, key, revision)
+    flag = based_on(conn, key, revision)
     if flag.kill_switch == on:
         return flag
     action = "kill_switch_on" if on else "kill_switch_off"
-    changed = _revise(conn, replace(flag, kill_switch=on), action, author=author, reason=reason, now=now)
+    changed = revise(conn, replace(flag, kill_switch=on), action, author=author, reason=reason, now=now)
     if on:
         pins.condemn_flag(conn, key, "kill_switch")
     return changed
@@ -140,24 +156,29 @@ def kill_switch(
 
 def abort(conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int) -> Flag:
     """Stop the rollout: phase `aborted`, every pin `on` condemned. Aborting twice changes nothing."""
-    flag = _based_on(conn, key, revision)
+    flag = based_on(conn, key, revision)
     if flag.phase == Phase.ABORTED:
         return flag
-    changed = _revise(conn, replace(flag, phase=Phase.ABORTED), "abort", author=author, reason=reason, now=now)
+    changed = revise(conn, replace(flag, phase=Phase.ABORTED), "abort", author=author, reason=reason, now=now)
     pins.condemn_flag(conn, key, "abort")
     return changed
 
 
 def start(conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int) -> Flag:
     """Take a draft, paused or aborted flag to `running`; what was condemned stays condemned."""
-    flag = _based_on(conn, key, revision)
+    flag = based_on(conn, key, revision)
     if flag.phase == Phase.RUNNING:
         return flag
     if flag.phase == Phase.COMPLETED:
         raise Conflict(f"the flag {key!r} is completed", hint="create a new one", code=ErrorCode.WRONG_PHASE)
-    changed = _revise(conn, replace(flag, phase=Phase.RUNNING), "start", author=author, reason=reason, now=now)
+    changed = revise(conn, replace(flag, phase=Phase.RUNNING), "start", author=author, reason=reason, now=now)
     assign.deal(conn, changed, now)
     return changed
+
+
+def completed(flag: Flag) -> Flag:
+    """The flag as the default: on where eligible, no arms; opt-outs stand."""
+    return replace(flag, phase=Phase.COMPLETED)
 
 
 def _aimed(flag: Flag, aim: Target | None, backend: str | None) -> Flag:
@@ -173,22 +194,67 @@ def _aimed(flag: Flag, aim: Target | None, backend: str | None) -> Flag:
     return replace(flag, overrides=others if aim is None else {**others, backend: aim})
 
 
-def _based_on(conn: Connection, key: str, revision: int | None) -> Flag:
+def based_on(conn: Connection, key: str, revision: int | None) -> Flag:
+    """The flag, if it is still at that revision (None: at any). Conflict `stale_revision` with what changed since."""
     flag = get(conn, key)
     if revision is not None and revision != flag.revision:
         message = f"the flag {key!r} is at revision {flag.revision}, the change was based on {revision}"
-        raise Conflict(message, hint=f"look again: `kvflags rollout status {key}`", code=ErrorCode.STALE_REVISION)
+        hint = f"look again: `kvflags rollout status {key}`"
+        before = document(conn, key, revision)
+        diff = difference(before, flag.to_json()) if before else []
+        detail = {"diff": diff, "since": _since(conn, key, revision)}
+        raise Conflict(message, hint=hint, code=ErrorCode.STALE_REVISION, detail=detail)
     return flag
 
 
-def _revise(conn: Connection, flag: Flag, action: str, *, author: str, reason: str, now: int) -> Flag:
+def document(conn: Connection, key: str, revision: int) -> dict[str, Any]:
+    """A flag's document at one revision, {} where there was none."""
+    r = flag_revisions.c
+    found: dict[str, Any] | None = conn.scalar(select(r.document).where(r.key == key, r.revision == revision))
+    return found or {}
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`[{field, was, now}]` of two documents, without their revisions."""
+    names = sorted({*before, *after} - {"revision"})
+    changed = [name for name in names if before.get(name) != after.get(name)]
+    return [{"field": name, "was": before.get(name), "now": after.get(name)} for name in changed]
+
+
+def revise(
+    conn: Connection,
+    flag: Flag,
+    action: str,
+    *,
+    author: str,
+    reason: str,
+    now: int,
+    evidence: Mapping[str, Any] | None = None,
+) -> Flag:
+    """Store the flag as its next revision; `evidence` is what an automatic change acted on. Writes."""
     revised = replace(flag, revision=flag.revision + 1)
     values = {"revision": revised.revision, "phase": revised.phase, "document": revised.to_json(), "updated_us": now}
     conn.execute(update(flags).where(flags.c.key == flag.key).values(**values))
-    _record(conn, revised, action, author=author, reason=reason, now=now)
+    _record(conn, revised, action, author=author, reason=reason, now=now, evidence=evidence)
     return revised
 
 
-def _record(conn: Connection, flag: Flag, action: str, *, author: str, reason: str, now: int) -> None:
+def _since(conn: Connection, key: str, revision: int) -> list[dict[str, Any]]:
+    r = flag_revisions.c
+    query = select(r.revision, r.action, r.author, r.reason).where(r.key == key, r.revision > revision)
+    return [dict(row) for row in conn.execute(query.order_by(r.revision)).mappings()]
+
+
+def _record(
+    conn: Connection,
+    flag: Flag,
+    action: str,
+    *,
+    author: str,
+    reason: str,
+    now: int,
+    evidence: Mapping[str, Any] | None = None,
+) -> None:
     row = {"key": flag.key, "revision": flag.revision, "document": flag.to_json(), "action": action}
-    conn.execute(flag_revisions.insert().values(**row, author=author, reason=reason, recorded_us=now))
+    said = {"author": author, "reason": reason, "evidence": evidence}
+    conn.execute(flag_revisions.insert().values(**row, **said, recorded_us=now))

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from kvflags.errors import ErrorCode, NotFound
+from kvflags.errors import Conflict, ErrorCode, NotFound
 from kvflags.features import FEATURES
 from kvflags.flags import Facts, Flag, PinState
 from kvflags_collector.rollout import flags, leases, mixed, observe, pins
@@ -32,6 +32,7 @@ def heartbeat(
     leases.bridge(conn, timing, now)
     known = flags.by_feature(conn)
     registration = _registration(conn, registration_id, known.values(), now)
+    _refuse_duplicate(conn, registration, beat.engine_id, now)
     before, engine = _take_in(conn, registration, beat, timing, now)
     expected = Facts.from_json(engine["facts"]).dp
     leases.renew(conn, registration_id, beat.engine_id, expected=expected, timing=timing, now=now)
@@ -50,6 +51,22 @@ def _registration(conn: Connection, registration_id: str, known: Iterable[Flag],
             code=ErrorCode.UNKNOWN_REGISTRATION,
         )
     return row
+
+
+def _refuse_duplicate(conn: Connection, registration: RowMapping, engine_id: str, now: int) -> None:
+    """Two processes with one engine id: what one measures would be taken for the other's.
+
+    An engine that was restarted under its id falls silent before its successor registers, which tells the two apart.
+    """
+    e = tables.engines.c
+    other = (e.engine_id == engine_id, e.registration != registration["id"], e.lease_until_us > now)
+    query = select(e.registration, e.deployment).where(*other, e.last_us > registration["registered_us"])
+    if twin := conn.execute(query.limit(1)).first():
+        raise Conflict(
+            f"the engine id {engine_id!r} is in use by another process of {twin.deployment or 'an unknown deployment'}",
+            hint="give each engine its own kv_transfer_config.engine_id",
+            code=ErrorCode.DUPLICATE_IDENTITY,
+        )
 
 
 def _outlived(conn: Connection, registration: RowMapping, known: Iterable[Flag], now: int) -> bool:

@@ -10,9 +10,10 @@ from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.features import FEATURES
 from kvflags.flags import Flag
-from kvflags_collector.rollout import flags, leases, observe, pins
+from kvflags_collector.rollout import declared, flags, leases, observe, pins
+from kvflags_collector.rollout.declared import NOTHING, Declaration
 from kvflags_collector.rollout.pins import Pin
-from kvflags_collector.rollout.standing import assignment, unobserved
+from kvflags_collector.rollout.standing import assignment, opted, unobserved
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import rfc3339
 
@@ -39,7 +40,11 @@ def deployments(conn: Connection, now: int) -> list[dict[str, Any]]:
     known = flags.by_feature(conn).values()
     in_force = pins.open_pins(conn)
     rows = conn.execute(select(tables.deployments).order_by(tables.deployments.c.id)).mappings().all()
-    items = [_deployment(conn, row, known, in_force, now) | _living(living, row["id"]) for row in rows]
+    stated = declared.everywhere(conn)
+    items = [
+        _deployment(conn, row, stated.get(row["id"], NOTHING), known, in_force, now) | _living(living, row["id"])
+        for row in rows
+    ]
     nameless = _living(living, None)
     return [*items, {"deployment": None} | nameless] if nameless["live_engines"] else items
 
@@ -99,10 +104,10 @@ def _living(living: dict[tuple[str | None, str], int], deployment: str | None) -
     return {"live_engines": sum(mine.values()), "live_generations": dict(sorted(mine.items()))}
 
 
-def _deployment(
-    conn: Connection, row: RowMapping, known: Iterable[Flag], in_force: Iterable[Pin], now: int
+def _deployment(  # noqa: PLR0917 (everything that is known of one deployment)
+    conn: Connection, row: RowMapping, stated: Declaration, known: Iterable[Flag], in_force: Iterable[Pin], now: int
 ) -> dict[str, Any]:
-    seen = observe.observed(row["observed"])
+    seen = observe.seen(conn, row, stated, now)
     return {
         "deployment": row["id"],
         "first_seen_at": rfc3339(row["first_seen_us"]),
@@ -112,13 +117,16 @@ def _deployment(
         "baseline_at": rfc3339(row["baseline_us"]),
         "backends": sorted({facts.backend for each in seen.values() for facts in each if facts.backend}),
         "roles": sorted(seen),
-        "flags": [_under(conn, flag, row, in_force, now) for flag in known],
+        "declared": stated.to_json() if stated != NOTHING else None,
+        "flags": [_under(conn, flag, row, stated, in_force, now) for flag in known],
     }
 
 
-def _under(conn: Connection, flag: Flag, row: RowMapping, in_force: Iterable[Pin], now: int) -> dict[str, Any]:
-    refused = observe.disqualified(FEATURES[flag.feature], observe.observed(row["observed"]))
-    waiting = unobserved(conn, flag, dict(row), now)
+def _under(  # noqa: PLR0917 (as above, under one flag)
+    conn: Connection, flag: Flag, row: RowMapping, stated: Declaration, in_force: Iterable[Pin], now: int
+) -> dict[str, Any]:
+    refused = observe.disqualified(FEATURES[flag.feature], observe.seen(conn, row, stated, now))
+    waiting = unobserved(conn, flag, row, stated, now)
     dealt = assignment(conn, flag.key, row["id"])
     mine = [pin for pin in in_force if pin.deployment == row["id"] and pin.flag == flag.key]
     return {
@@ -126,6 +134,7 @@ def _under(conn: Connection, flag: Flag, row: RowMapping, in_force: Iterable[Pin
         "eligible": not refused and not waiting,
         "refusals": [{"code": refusal.code, "says": refusal.says} for refusal in refused],
         "waiting_for": waiting or None,
+        "opted": opted(conn, flag.key, row["id"]),
         "arm": dealt.arm if dealt else None,
         "comparison": dealt.comparison if dealt else None,
         "pins": [

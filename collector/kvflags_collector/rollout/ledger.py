@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ def register(conn: Connection, body: Mapping[str, Any], now: int, timing: Timing
     # Without an identity there is nobody to agree with: such an engine is observed, and never bucketed at random.
     known = flags.by_feature(conn, told.features) if told.deployment is not None else {}
     decisions = [_tell(conn, flag, told, told.deployment or "", now) for flag in known.values()]
+    _note_told(conn, told, decisions)
     return {
         "decisions": [decision.to_json() for decision in decisions],
         "heartbeat_s": timing.heartbeat_s,
@@ -86,6 +87,24 @@ def _enter(conn: Connection, told: Registration, timing: Timing, now: int) -> No
     # A retry does not shorten what holds, and an engine that runs needs no starting lease again.
     until = max(lease, before["lease_until_us"])
     conn.execute(update(t).where(t.c.id == told.registration_id).values(**values, lease_until_us=until))
+
+
+def _note_told(conn: Connection, told: Registration, decisions: Sequence[Decision]) -> None:
+    """Keep the epoch that the engine belongs to: what it was told when it started, whatever was pinned since.
+
+    An engine that runs another variant than it is told now, and was told something before, stays in its old epoch.
+    """
+    if told.local is not None:
+        return
+    t = tables.registrations
+    before = conn.scalar(select(t.c.told).where(t.c.id == told.registration_id)) or {}
+    kept = {
+        decision.flag: before[decision.flag]
+        if decision.flag in before and told.running not in {None, decision.variant}
+        else {"epoch": decision.epoch, "variant": decision.variant}
+        for decision in decisions
+    }
+    conn.execute(update(t).where(t.c.id == told.registration_id).values(told=kept))
 
 
 def _tell(conn: Connection, flag: Flag, told: Registration, deployment: str, now: int) -> Decision:

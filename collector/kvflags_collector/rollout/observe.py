@@ -11,14 +11,17 @@ from sqlalchemy import Connection, RowMapping, select, update
 
 from kvflags.features import Feature
 from kvflags.flags import Facts, Flag, Refusal, Role, RuleClass, refusals
-from kvflags_collector.rollout import leases
+from kvflags_collector.rollout import declared, leases
+from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.store.control_tables import deployments
 from kvflags_collector.times import SECOND, lasting
 
-__all__ = ["Observed", "changed", "disqualified", "facts_of", "lacking", "observe", "observed", "quiet"]
+__all__ = ["Observed", "changed", "disqualified", "facts_of", "lacking", "observe", "observed", "quiet", "seen"]
 
 # What a registering engine must have in common with what was observed for its role. `lab` is left out on purpose.
 STATIC = ("vllm", "nixl", "backend", "block_size", "tp", "isolation")
+
+_ONE_EACH: Mapping[str, int] = {Role.PREFILL: 1, Role.DECODE: 1}
 
 # {role: facts of each engine, without repetitions}
 Observed = dict[str, list[Facts]]
@@ -31,19 +34,22 @@ def observe(conn: Connection, deployment: str, quiet_s: float, now: int) -> bool
     complete in itself (see `lacking`), so that a rolling start never leaves the deployment unobserved.
     """
     row = conn.execute(select(deployments).where(deployments.c.id == deployment)).mappings().one()
-    living = leases.live_engines(conn, now, deployment)
+    living, wanted = leases.live_engines(conn, now, deployment), declared.of(conn, deployment).engines
     for generation in _newest_first(living):
         mine = [engine for engine in living if engine["generation"] == generation]
         known = generation == row["observed_generation"]
-        if _absent(mine) if known else lacking(mine, quiet_s, now):
+        if _absent(mine, _ONE_EACH) if known else lacking(mine, quiet_s, now, wanted):
             continue
         return _write(conn, row, generation, mine, now)
     return False
 
 
-def lacking(living: Sequence[RowMapping], quiet_s: float, now: int) -> str:
-    """What is still missing before these engines count as observed, in words; empty when nothing is."""
-    if absent := _absent(living):
+def lacking(living: Sequence[RowMapping], quiet_s: float, now: int, wanted: Mapping[str, int] | None = None) -> str:
+    """What is still missing before these engines count as observed, in words; empty when nothing is.
+
+    `wanted`: how many engines of each role make the deployment complete, one each unless the operator said more.
+    """
+    if absent := _absent(living, wanted or _ONE_EACH):
         return absent
     newest = max(engine["first_us"] for engine in living)
     if now - newest < quiet_s * SECOND:
@@ -57,6 +63,18 @@ def lacking(living: Sequence[RowMapping], quiet_s: float, now: int) -> str:
 def observed(stored: Mapping[str, Any] | None) -> Observed:
     """The observation as stored in `deployments.observed`; empty for none."""
     return {role: [facts_of(facts) for facts in seen] for role, seen in (stored or {}).items()}
+
+
+def seen(conn: Connection, row: RowMapping, stated: Declaration, now: int) -> Observed:
+    """What a deployment (its row) is known to be: as observed; where its operator vouches for it, as it registers.
+
+    What the operator states fills in what engines do not know themselves.
+    """
+    known = observed(row["observed"])
+    if not known and stated.waives:
+        for registration in leases.live_registrations(conn, now, row["id"]):
+            known.setdefault(registration["role"], []).append(facts_of(registration["facts"]))
+    return {role: [stated.over(facts) for facts in each] for role, each in known.items()}
 
 
 def disqualified(feature: Feature, seen: Observed) -> tuple[Refusal, ...]:
@@ -84,10 +102,12 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
     return Facts.from_json(document)
 
 
-def _absent(living: Iterable[RowMapping]) -> str:
-    roles = {engine["role"] for engine in living}
-    missing = [role for role in (Role.PREFILL, Role.DECODE) if not roles & {role, Role.BOTH}]
-    return f"no {' and no '.join(missing)} engine heartbeats" if missing else ""
+def _absent(living: Sequence[RowMapping], wanted: Mapping[str, int]) -> str:
+    here = {role: sum(engine["role"] in {role, Role.BOTH} for engine in living) for role in wanted}
+    if missing := [role for role, number in here.items() if not number]:
+        return f"no {' and no '.join(missing)} engine heartbeats"
+    short = [f"{here[role]} of {number} {role} engines" for role, number in wanted.items() if here[role] < number]
+    return f"{' and '.join(short)} heartbeat" if short else ""
 
 
 def _newest_first(living: Sequence[RowMapping]) -> list[str]:

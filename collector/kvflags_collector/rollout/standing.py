@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.features import FEATURES, Feature
 from kvflags.flags import Assignment, Facts, Flag, Refusal, RuleClass, Ruling, Standing, evaluate, refusals
-from kvflags_collector.rollout import leases, observe, pins
+from kvflags_collector.rollout import declared, leases, observe, pins
+from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import SECOND, lasting
 
-__all__ = ["assignment", "rule", "standing", "unobserved", "unsafe"]
+__all__ = ["assignment", "opted", "rule", "standing", "unobserved", "unsafe"]
 
 
 def rule(conn: Connection, flag: Flag, deployment: str, now: int) -> Ruling:
@@ -27,13 +25,18 @@ def standing(
 ) -> Standing:
     """The standing of a generation about to be pinned; `role` and `facts` are those of the engine that registers."""
     row = conn.execute(select(tables.deployments).where(tables.deployments.c.id == deployment)).mappings().first()
-    seen = observe.observed(row["observed"]) if row else {}
+    stated = declared.of(conn, deployment)
+    seen = observe.seen(conn, row, stated, now) if row else {}
+    known = stated.over(facts) if facts else None
     feature = FEATURES[flag.feature]
+    vouched = stated.waives and not (row and row["observed"])
     return Standing(
-        refusals=(*observe.disqualified(feature, seen), *_refusing(feature, facts, observed=bool(seen))),
-        unobserved=unobserved(conn, flag, dict(row), now) if row else "never seen",
-        changed=observe.changed(seen, role, facts) if role and facts else (),
+        refusals=(*observe.disqualified(feature, seen), *_refusing(feature, known, observed=bool(seen))),
+        unobserved=unobserved(conn, flag, row, stated, now) if row else "never seen",
+        changed=observe.changed(seen, role, known) if role and known and not vouched else (),
         assignment=assignment(conn, flag.key, deployment),
+        opted=opted(conn, flag.key, deployment),
+        waived=stated.waives,
         safe_mode=_in_safe_mode(conn, flag.key, deployment),
     )
 
@@ -54,16 +57,25 @@ def _refusing(feature: Feature, facts: Facts | None, *, observed: bool) -> tuple
     return tuple(met for met in refusals(feature.rules, facts) if not met.code.endswith(":unknown"))
 
 
-def unobserved(conn: Connection, flag: Flag, row: Mapping[str, Any], now: int) -> str:
+def unobserved(conn: Connection, flag: Flag, row: RowMapping, stated: Declaration, now: int) -> str:
     """What observation still lacks, in words: an observation, or the rest of the baseline. Empty when complete."""
+    if stated.waives:
+        return ""
     if row["observed"] is None:
         living = leases.live_engines(conn, now, row["id"])
         newest = living[-1]["generation"] if living else None
-        return observe.lacking([e for e in living if e["generation"] == newest], flag.quiet_s, now) or "just completed"
+        mine = [engine for engine in living if engine["generation"] == newest]
+        return observe.lacking(mine, flag.quiet_s, now, stated.engines) or "just completed"
     age = now - row["baseline_us"]
     if age < flag.baseline_s * SECOND:
         return f"baseline: {lasting(age)} of {lasting(flag.baseline_s * SECOND)}"
     return ""
+
+
+def opted(conn: Connection, flag: str, deployment: str) -> str | None:
+    """`in` or `out` where somebody said so by hand."""
+    mine = (tables.opts.c.flag == flag, tables.opts.c.deployment == deployment)
+    return conn.scalar(select(tables.opts.c.opted).where(*mine))
 
 
 def assignment(conn: Connection, flag: str, deployment: str) -> Assignment | None:

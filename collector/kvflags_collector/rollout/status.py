@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from kvflags.flags import Arm, Flag, PinState
-from kvflags_collector.rollout import alarms, assign, flags, leases, pins, standing
+from kvflags_collector.rollout import alarms, assign, flags, leases, pins, standing, treated
 from kvflags_collector.rollout.assign import Member
 from kvflags_collector.rollout.pins import Pin
 from kvflags_collector.store import control_tables as tables
@@ -23,12 +24,15 @@ def status(conn: Connection, key: str, now: int) -> dict[str, Any]:
     members = assign.fleet(conn, flag, now)
     living = leases.head_count(conn, now)
     in_force = pins.open_pins(conn, tables.pins.c.flag == key)
+    on = Counter(engine["deployment"] for engine in treated.living(conn, key, now))
     return {
         "flag": flags.shown(conn, key),
         "target": _target(flag),
         "realised": _realised(members),
         "deployments": [
-            _deployment(conn, flag, member, in_force=in_force, living=living, now=now) for member in members
+            _deployment(conn, flag, member, in_force=in_force, living=living, now=now)
+            | {"treated_engines": on[member.deployment]}
+            for member in members
         ],
         "alarms": alarms.standing(conn, deployments={pin.deployment for pin in in_force}),
     }

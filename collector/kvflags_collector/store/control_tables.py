@@ -2,8 +2,8 @@
 """The control plane's tables: flags with their revisions, the ledger of pins, leases, alarms, feedback.
 
 Times are UTC in integer microseconds (`*_us`). JSON columns hold what the domain's `to_json` gives. Append-only:
-`flag_revisions`, `feedback`. At most one pin of a (flag, deployment, generation) is not closed, and at most one flag of
-a feature is not archived: the database itself refuses a second, whoever writes.
+`flag_revisions`, `changes`, `feedback`. At most one pin of a (flag, deployment, generation) is not closed, and at most
+one flag of a feature is not archived: the database itself refuses a second, whoever writes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,19 @@ from kvflags_collector.store.metadata import metadata
 
 __all__ = [
     "alarms",
+    "answers",
     "assignments",
+    "changes",
     "collector_keys",
     "collectors",
+    "declarations",
     "deployments",
     "engines",
     "feedback",
     "flag_revisions",
     "flags",
     "leases",
+    "opts",
     "pins",
     "registrations",
 ]
@@ -69,6 +73,7 @@ flags = Table(
     ),
 )
 
+# evidence: what an automatic change acted on (metric, value, limit, n, interval); null for those of people.
 flag_revisions = Table(
     "flag_revisions",
     metadata,
@@ -79,6 +84,7 @@ flag_revisions = Table(
     Column("author", String(200), nullable=False),
     Column("reason", Text, nullable=False),
     Column("recorded_us", BigInteger, nullable=False),
+    Column("evidence", _Null),
 )
 
 # observed: {role: [facts, ...]} over the live engines of `observed_generation`. baseline_us: since when it is observed
@@ -93,6 +99,53 @@ deployments = Table(
     Column("observed", _Null),
     Column("observed_us", BigInteger),
     Column("observed_generation", _Generation),
+)
+
+# What an operator states of a deployment: isolation, numbers of engines, labels, and facts that waive observation.
+declarations = Table(
+    "declarations",
+    metadata,
+    Column("deployment", _Deployment, ForeignKey("deployments.id"), primary_key=True),
+    Column("document", JSON, nullable=False),
+    Column("declared_us", BigInteger, nullable=False),
+)
+
+# A deployment that was opted `in` or `out` by hand; no row while it takes what is dealt.
+opts = Table(
+    "opts",
+    metadata,
+    Column("flag", _Name, ForeignKey("flags.key"), primary_key=True),
+    Column("deployment", _Deployment, ForeignKey("deployments.id"), primary_key=True),
+    Column("opted", String(8), nullable=False),
+    Column("opted_us", BigInteger, nullable=False),
+)
+
+# What people did to single deployments. With `flag_revisions` it is the whole audit log: folding both from the start
+# gives every flag, opt and declaration as it stands.
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", _RowId, primary_key=True),
+    Column("action", String(32), nullable=False),
+    Column("flag", _Name, ForeignKey("flags.key")),
+    Column("deployment", _Deployment, ForeignKey("deployments.id"), nullable=False),
+    Column("generation", _Generation),
+    Column("author", String(200), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("detail", JSON, nullable=False),
+    Column("recorded_us", BigInteger, nullable=False),
+    Index(None, "flag"),
+)
+
+# Answers already given to a request with an idempotency key: a repeated request gets the same one.
+answers = Table(
+    "answers",
+    metadata,
+    Column("key", String(128), primary_key=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("recorded_us", BigInteger, nullable=False),
+    Index(None, "recorded_us"),
 )
 
 assignments = Table(
@@ -145,6 +198,7 @@ pins = Table(
     ),
 )
 
+# told: {flag: {epoch, variant}} of the last answer; null for an engine with settings of its own.
 registrations = Table(
     "registrations",
     metadata,
@@ -160,6 +214,7 @@ registrations = Table(
     Column("problems", JSON, nullable=False),
     Column("registered_us", BigInteger, nullable=False),
     Column("lease_until_us", BigInteger, nullable=False),
+    Column("told", _Null),
     Index(None, "deployment", "generation", "lease_until_us"),
 )
 

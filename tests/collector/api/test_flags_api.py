@@ -4,6 +4,11 @@
 import pytest
 
 CHANGE = {"author": "ann", "reason": "because"}
+STARTED = [
+    {"field": "phase", "was": "draft", "now": "running"},
+    {"field": "target", "was": None, "now": {"share": 10_000, "count": None}},
+]
+SINCE = {"revision": 2, "action": "set_target", "author": "ann", "reason": "go"}
 AT = "2027-01-15T08:00:00.000000Z"
 
 
@@ -103,6 +108,10 @@ def test_two_operators_at_once(api):
                 "code": "stale_revision",
                 "message": "the flag 'clb' is at revision 2, the change was based on 1",
                 "hint": "look again: `kvflags rollout status clb`",
+                "detail": {
+                    "diff": STARTED,
+                    "since": [{"revision": 2, "action": "set_target", "author": "ann", "reason": "go"}],
+                },
             }
         },
     )

@@ -26,9 +26,10 @@ def test_deployments(api):
                 "baseline_at": AT,
                 "backends": ["FLASH_ATTN"],
                 "roles": ["decode", "prefill"],
+                "declared": None,
                 "flags": [
                     {"flag": "clb", "eligible": True, "refusals": [], "waiting_for": None, "pins": [pin]}
-                    | {"arm": None, "comparison": None}
+                    | {"arm": None, "comparison": None, "opted": None}
                 ],
                 "live_engines": 2,
                 "live_generations": {"g1": 2},

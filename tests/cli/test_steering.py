@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steering a rollout and single deployments from the command line, against a real collector."""
+
+import pytest
+
+from kvflags_cli.complete import deployments
+
+KEY = "cross-layer-blocks"
+WHY = ("--reason", "because", "--author", "ada")
+ONE = "prod/chat/a"
+
+
+@pytest.fixture
+def rolling(kvflags, fleet):
+    """One deployment, treated from its second generation on."""
+    kvflags("flags", "create", KEY, "--feature", "cross_layer_blocks", "--baseline", "0", "--quiet", "0", *WHY)
+    fleet.pair(ONE, "r1")
+    kvflags("rollout", "set", KEY, "100%", *WHY)
+    fleet.pair(ONE, "r2")
+    return fleet
+
+
+def test_an_abort_waits_and_names_who_is_still_treated(kvflags, rolling):
+    aborted = kvflags("rollout", "abort", KEY, "--wait", "--timeout", "0.1s", *WHY)
+    assert aborted.code == 3
+    assert aborted.out == (
+        "DEPLOYMENT   GENERATION  ROLE     ENGINE\n"
+        "prod/chat/a  r2          decode   a-r2-decode\n"
+        "prod/chat/a  r2          prefill  a-r2-prefill\n"
+    )
+    assert aborted.err == f"2 treated engines live\nreplace them: kvflags plan restarts {KEY}\n"
+
+
+def test_an_abort_is_done_when_nothing_is_treated(kvflags, fleet):
+    kvflags("flags", "create", KEY, "--feature", "cross_layer_blocks", *WHY)
+    fleet.pair(ONE, "r1")
+    aborted = kvflags("rollout", "abort", KEY, "--wait", "--timeout", "30s", *WHY)
+    assert (aborted.code, aborted.out) == (0, "No treated engine lives.\n")
+
+
+def test_the_course_and_its_history(kvflags, rolling):
+    assert "phase        paused" in kvflags("rollout", "pause", KEY, *WHY).out
+    assert "phase        running" in kvflags("rollout", "resume", KEY, *WHY).out
+    kvflags("rollout", "set", KEY, "5%", *WHY)
+    assert "target       100%" in kvflags("rollout", "undo", KEY, *WHY).out
+    history = kvflags("rollout", "history", KEY).out.splitlines()
+    assert [line.split()[3:5] for line in history[1:3]] == [["6", "undo"], ["5", "set_target"]]
+    assert history[1].split()[-2:] == ["ada", "because"]
+
+
+def test_a_deployment_is_declared_opted_and_shown(kvflags, rolling):
+    declared = kvflags("deployments", "declare", ONE, "--isolation", "recreate", "--label", "tier=canary", *WHY)
+    assert declared.out == (
+        "deployment          prod/chat/a\ndeclared isolation  recreate\ndeclared prefill    1\n"
+        "declared decode     1\ndeclared labels     tier=canary\n"
+    )
+    assert kvflags("deployments", "opt-out", ONE, "--flag", KEY, *WHY).out == "prod/chat/a: opted out\n"
+    assert kvflags("deployments", "opt-out", ONE, "--flag", KEY, *WHY).out == "prod/chat/a: opted out (as before)\n"
+    shown = kvflags("deployments", "show", ONE).out
+    assert "opted       out\n" in shown
+    assert "pins        r1 off, r2 on condemned\n" in shown
+    assert "declared labels     tier=canary\n" in shown
+    assert kvflags("deployments", "opt-out", ONE, "--flag", KEY, "--clear", *WHY).out == (
+        "prod/chat/a: takes what is dealt\n"
+    )
+
+
+def test_a_generation_is_forced_and_reopened(kvflags, rolling):
+    where = (ONE, "--flag", KEY, "--generation", "r3")
+    assert (
+        kvflags("deployments", "force", *where, "--variant", "off", *WHY).out == "prod/chat/a r3: pinned off, epoch 1\n"
+    )
+    again = kvflags("deployments", "force", *where, "--variant", "on", *WHY)
+    assert (again.code, again.err.splitlines()[0]) == (2, "error: prod/chat/a r3 is pinned off")
+    assert kvflags("deployments", "reopen", *where, *WHY).out == "prod/chat/a r3: epoch 1 (off) closed\n"
+
+
+def test_what_does_not_exist(kvflags, rolling):
+    missing = kvflags("deployments", "show", "prod/chat/zzz")
+    assert (missing.code, missing.err.splitlines()[0]) == (2, "error: there is no deployment 'prod/chat/zzz'")
+    wrong = kvflags("deployments", "declare", ONE, "--label", "tier", *WHY)
+    assert (wrong.code, wrong.err.splitlines()[0]) == (2, "error: --label: not a label, or named twice: 'tier'")
+
+
+def test_two_operators_at_once_see_each_others_change(kvflags, rolling):
+    late = kvflags("rollout", "set", KEY, "10%", "--revision", "1", *WHY)
+    assert late.code == 2
+    assert late.err.splitlines()[:4] == [
+        "error: the flag 'cross-layer-blocks' is at revision 2, the change was based on 1",
+        "  2: set_target by ada: because",
+        '  phase: "draft" -> "running"',
+        '  target: null -> {"share": 100000, "count": null}',
+    ]
+
+
+def test_names_of_deployments_complete(kvflags, rolling):
+    assert deployments("prod/") == [ONE]
+    assert deployments("x") == []

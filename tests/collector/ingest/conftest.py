@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +156,34 @@ def serve(writer: Writer, keeper: Keeper) -> Iterator[Callable[..., Client]]:
     yield start
     for stop in stops:
         stop()
+
+
+@dataclass
+class Collector:
+    """`kvflags serve` as a process of its own."""
+
+    process: subprocess.Popen[str]
+    url: str
+    grpc_address: str
+
+    def memory(self, name: str = "VmRSS") -> int:
+        """MiB that it holds; `VmHWM`: at most held so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        [line] = [line for line in status.splitlines() if line.startswith(name)]
+        return int(line.split()[1]) >> 10
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    command = [sys.executable, "-m", "kvflags_cli", "serve", "--port", "0", "--grpc-port", "0"]
+    with subprocess.Popen(
+        [*command, "--db", f"sqlite:///{tmp_path}/served.db"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        url, address = (word for word in words if "://" in word and "127.0.0.1" in word)
+        yield Collector(process, url, address.removeprefix("grpc://"))
+        process.terminate()
+        # It outlived whatever was done to it, and had nothing to complain about.
+        _, complaints = process.communicate(timeout=30)
+        assert (process.returncode, complaints) == (0, "")

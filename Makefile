@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Changes of a pin or of the package's own metadata make a new stamp, and with it a new installation.
 STAMP := $(VENV)/.installed-$(shell cat requirements/*.lock pyproject.toml | sha256sum | cut -c1-16)
 
-.PHONY: help setup demo test check unit engine wheel docs bench format clean
+.PHONY: help setup demo test check unit engine soak wheel docs bench format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -44,6 +44,9 @@ unit: setup ## Tests without engines (about a minute)
 engine: setup ## Tests on real vLLM engines with real NIXL transfers (about 20 minutes on 2 cores)
 	@echo "==> tests on real engines"
 	@$(BIN)/python -m pytest -m engine -v tests/engine
+
+soak: setup ## The long tests: a million broken requests (an hour); KVFLAGS_SOAK_REQUESTS and KVFLAGS_SOAK_SEED change that
+	@KVFLAGS_SOAK_REQUESTS=$${KVFLAGS_SOAK_REQUESTS:-1000000} $(BIN)/python -m pytest -q tests/collector/ingest/test_fuzz.py
 
 wheel: setup ## Build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .

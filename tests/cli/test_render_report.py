@@ -68,6 +68,7 @@ effective among treated  100 %
 mixed generations        1
 dropped spans            3
 incomplete transfers     0
+expired on prefill       0
 """
 
 
@@ -78,7 +79,7 @@ def test_piped(report_document, capsys):
 
 def test_an_empty_fleet_shows_no_empty_tables(report_document, capsys):
     nothing = {"positive": 0, "negative": 0, "items": []}
-    health = {"effective_share": None, "mixed_generations": 0, "dropped_spans": 0, "incomplete": 0}
+    health = {"effective_share": None, "mixed_generations": 0, "dropped_spans": 0, "expired": 0, "incomplete": 0}
     show(
         "report",
         report_document(arms=[], deployments=[], alarms=[], feedback=nothing, data_health=health),
@@ -88,7 +89,7 @@ def test_an_empty_fleet_shows_no_empty_tables(report_document, capsys):
     assert capsys.readouterr().out == (
         f"{head}\nFEEDBACK\n0 positive, 0 negative\n\nDATA HEALTH\n"
         "effective among treated  -\nmixed generations        0\n"
-        "dropped spans            0\nincomplete transfers     0\n"
+        "dropped spans            0\nincomplete transfers     0\nexpired on prefill       0\n"
     )
 
 

@@ -69,7 +69,7 @@ class Scene:
     def engine(self, deployment: str, generation: str, role: str, **more: Any) -> dict[str, Any]:
         """One engine; `layout` and `problems` as it heartbeats them, the rest as it registers."""
         name = f"{deployment}-{generation}-{role}"
-        beat = {key: more.pop(key) for key in ("layout", "problems", "dropped") if key in more}
+        beat = {key: more.pop(key) for key in ("layout", "problems", "dropped", "ranks") if key in more}
         body = {"registration_id": name, "deployment": deployment, "generation": generation, "role": role}
         body |= {"features": ["cross_layer_blocks"], "facts": _FACTS | more.pop("facts", {}), **more}
         with self.db.write() as conn:

@@ -80,5 +80,6 @@ def _health(health: Json) -> RenderableType:
             ("mixed generations", count(health["mixed_generations"])),
             ("dropped spans", count(health["dropped_spans"])),
             ("incomplete transfers", count(health["incomplete"])),
+            ("expired on prefill", count(health["expired"])),
         ]
     )

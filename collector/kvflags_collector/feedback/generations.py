@@ -16,6 +16,7 @@ from sqlalchemy import Connection, RowMapping, select
 from kvflags.flags import Comparison
 from kvflags_collector.feedback.totals import Totals
 from kvflags_collector.store.control_tables import engines, pins
+from kvflags_collector.store.events import Told, told
 from kvflags_collector.store.telemetry_tables import rollups_minute
 
 __all__ = ["Generation", "generations"]
@@ -27,7 +28,7 @@ _MINUTE_US = 60 * 10**6
 class Generation:
     """pin: its row in the ledger, None where nothing was decided. engines: rows of those that ran under it.
 
-    layout: what those say together, filled in by `layout.look`.
+    layout: what those say together, filled in by `layout.look`. told: what its events add up to.
     """
 
     deployment: str
@@ -37,6 +38,7 @@ class Generation:
     engines: list[RowMapping] = field(default_factory=list)
     layout: dict[str, Any] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
+    told: Told = field(default_factory=Told)
 
     @property
     def included(self) -> bool:
@@ -68,6 +70,7 @@ def generations(conn: Connection, flag: str) -> list[Generation]:
     ]
     _add_transfers(conn, found)
     _add_engines(conn, found)
+    _add_events(conn, found)
     found.sort(key=lambda one: (one.deployment, one.since_us))
     for one in {one.deployment: one for one in found}.values():
         one.latest = True
@@ -108,3 +111,9 @@ def _add_engines(conn: Connection, found: Iterable[Generation]) -> None:
             for engine in every[one.deployment, one.generation]
             if engine["lease_until_us"] >= one.since_us and (closed_us is None or engine["first_us"] <= closed_us)
         ]
+
+
+def _add_events(conn: Connection, found: Iterable[Generation]) -> None:
+    places = told(conn, {one.deployment for one in found})
+    for one in found:
+        one.told = places.get((one.deployment, one.generation, one.pin["epoch"] if one.pin else 0), one.told)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, RowMapping, func, select
 
 from kvflags.features import Feature
 from kvflags.flags import Facts, refusals
@@ -46,7 +46,8 @@ def exercised(one: Generation) -> dict[str, int] | None:
 
 def dropped(one: Generation) -> int:
     """Spans that the engines could not send."""
-    return sum(engine["dropped_spans"] for engine in one.engines)
+    by_rank_0: int = sum(engine["dropped_spans"] for engine in one.engines)
+    return by_rank_0 + one.told.dropped_spans
 
 
 def problems(one: Generation) -> set[str]:
@@ -69,8 +70,14 @@ def _together(one: Generation) -> dict[str, Any]:
     return {
         **{name: " and ".join(values[name]) or None for name in ("requested", "resolved")},
         **{name: values[name][0] if len(values[name]) == 1 else None for name in ("regions", "layers")},
-        "effective": _all_true(engine["effective"] for engine in one.engines),
+        "effective": _all_true(_effective(one, engine) for engine in one.engines),
     }
+
+
+def _effective(one: Generation, engine: RowMapping) -> bool | None:
+    """As rank 0 says in its heartbeat; with several ranks it does not know, and the others say it in events."""
+    said: bool | None = engine["effective"]
+    return one.told.every_rank(engine["engine_id"], engine["ranks"]) if said is None else said
 
 
 def _all_true(values: Iterable[bool | None]) -> bool | None:

@@ -60,6 +60,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
             "effective_share": judged.effective_share,
             "mixed_generations": len({(a["deployment"], a["generation"]) for a in raised if a["kind"] == mixed.KIND}),
             "dropped_spans": sum(layout.dropped(one) for one in found),
+            "expired": sum(one.told.expired for one in found),
             "incomplete": sum(one.totals.incomplete for one in found),
         },
     }

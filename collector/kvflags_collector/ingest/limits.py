@@ -122,7 +122,8 @@ def inflate(body: bytes, limits: Limits) -> bytes:
         Refused: 400 where it is no gzip, 413 where it grows beyond the limit or the ratio.
     """
     allowed = min(limits.body, max(MIB, len(body) * limits.ratio))
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size = 0
     for part in _inflated(body, min(allowed + 1, 4 * MIB)):
         size += len(part)
         if size > allowed:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Table, select
@@ -14,11 +15,36 @@ from kvflags.telemetry.attributes import Name
 from kvflags.telemetry.events import EventName
 from kvflags_collector.store.outcome_tables import events
 
-__all__ = ["dropped", "expired", "insert_events", "ranks_effective"]
+__all__ = ["Place", "Told", "insert_events", "told"]
 
 # Values bound in one statement; SQLite takes 32,766.
 _BATCH = 500
+# Deployment, generation, epoch.
+Place = tuple[str, str, int]
 _INSERT: dict[str, Callable[[Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+@dataclass(slots=True)
+class Told:
+    """What ranks other than 0 told of one generation's epoch, and what its prefill engines gave up.
+
+    effective: engine -> rank -> whether it registered whole rows. dropped_spans: that those ranks could not send.
+    expired: requests whose KV blocks nobody fetched in time.
+    """
+
+    effective: dict[str, dict[int, bool]] = field(default_factory=lambda: defaultdict(dict))
+    dropped_spans: int = 0
+    expired: int = 0
+
+    def every_rank(self, engine: str, ranks: int) -> bool | None:
+        """Whether all ranks of an engine of so many are effective; None while some have not told.
+
+        Rank 0 is not asked: what it registered, its peers have from the same decision, and it tells no more than they.
+        """
+        told = self.effective.get(engine, {})
+        if not all(told.values()):
+            return False
+        return True if ranks > 1 and told.keys() >= set(range(1, ranks)) else None
 
 
 def insert_events(conn: Connection, rows: Sequence[dict[str, Any]]) -> None:
@@ -27,49 +53,36 @@ def insert_events(conn: Connection, rows: Sequence[dict[str, Any]]) -> None:
         conn.execute(_INSERT[conn.dialect.name](events).on_conflict_do_nothing(), list(rows))
 
 
-def ranks_effective(conn: Connection, engines: Collection[str]) -> dict[str, bool | None]:
-    """By engine: whether every rank registered whole rows, as ranks other than 0 told; None while some have not."""
-    told: dict[str, dict[int, bool]] = defaultdict(dict)
-    sizes: dict[str, int] = {}
-    for row in _rows(conn, EventName.FACT, engines):
-        attributes = row["attributes"]
-        if isinstance(effective := attributes.get(Name.EFFECTIVE), bool):
-            told[row["engine_id"]][row["rank"]] = effective
-            sizes[row["engine_id"]] = _whole(attributes.get(Name.WORLD_SIZE))
-    return {engine: _every(ranks, sizes[engine]) for engine, ranks in told.items()}
+def told(conn: Connection, deployments: Collection[str]) -> dict[Place, Told]:
+    """All that the events of these deployments add up to. Reads."""
+    places: dict[Place, Told] = defaultdict(Told)
+    for row in _rows(conn, deployments):
+        attributes, place = row["attributes"], places[row["deployment"], row["generation"], row["epoch"]]
+        if row["name"] == EventName.FACT:
+            _take_fact(place, row)
+        elif row["name"] == EventName.EXPIRED:
+            place.expired += _whole(attributes.get(Name.EXPIRED))
+        elif row["rank"]:
+            # Rank 0 says it in heartbeats.
+            place.dropped_spans += _whole(attributes.get(Name.DROPPED_SPANS))
+    return places
 
 
-def dropped(conn: Connection, engines: Collection[str]) -> Counter[str]:
-    """By engine: spans that ranks other than 0 could not send. Rank 0's are in the heartbeats."""
-    return _counted(conn, EventName.DROPS, Name.DROPPED_SPANS, engines, from_rank=1)
+def _take_fact(place: Told, row: RowMapping) -> None:
+    effective = row["attributes"].get(Name.EFFECTIVE)
+    if row["rank"] and isinstance(effective, bool):
+        place.effective[row["engine_id"]][row["rank"]] = effective
 
 
-def expired(conn: Connection, engines: Collection[str]) -> Counter[str]:
-    """By engine: requests whose KV blocks prefill gave up before anybody fetched them."""
-    return _counted(conn, EventName.EXPIRED, Name.EXPIRED, engines, from_rank=0)
-
-
-def _every(ranks: dict[int, bool], world_size: int) -> bool | None:
-    if not all(ranks.values()):
-        return False
-    # Rank 0 has registered what its peers have: they take the layout from the same decision.
-    return True if ranks.keys() >= set(range(1, world_size)) else None
-
-
-def _counted(conn: Connection, name: str, attribute: str, engines: Collection[str], *, from_rank: int) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for row in _rows(conn, name, engines):
-        if row["rank"] >= from_rank:
-            counts[row["engine_id"]] += _whole(row["attributes"].get(attribute))
-    return counts
-
-
-def _rows(conn: Connection, name: str, engines: Collection[str]) -> Iterator[RowMapping]:
+def _rows(conn: Connection, deployments: Collection[str]) -> Iterator[RowMapping]:
     """The oldest first, so that the last word of a rank is the one that stays."""
-    known = sorted(engines)
+    known = sorted(deployments)
     for at in range(0, len(known), _BATCH):
-        mine = events.c.engine_id.in_(known[at : at + _BATCH])
-        query = select(events).where(events.c.name == name, mine).order_by(events.c.time_us)
+        query = (
+            select(events)
+            .where(events.c.deployment.in_(known[at : at + _BATCH]), events.c.name != EventName.EVALUATION)
+            .order_by(events.c.time_us)
+        )
         yield from conn.execute(query).mappings()
 
 

@@ -50,6 +50,6 @@ events = Table(
     Column("rank", BigInteger, nullable=False, server_default="0"),
     Column("attributes", JSON, nullable=False),
     Column("received_us", BigInteger, nullable=False),
-    Index(None, "name", "engine_id"),
+    Index(None, "deployment", "time_us"),
     sqlite_with_rowid=False,
 )

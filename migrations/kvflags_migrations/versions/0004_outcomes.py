@@ -45,7 +45,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("time_us", "fingerprint", name="pk_events"),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_events_name_engine_id", "events", ["name", "engine_id"])
+    op.create_index("ix_events_deployment_time_us", "events", ["deployment", "time_us"])
 
 
 def downgrade() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kvflags.errors import NotFound
 from kvflags_collector.feedback import report
+from kvflags_collector.store.events import insert_events
 from kvflags_collector.store.telemetry_tables import rollups_minute
 
 NOTHING = {
@@ -102,7 +103,13 @@ def test_the_whole_report_of_two_arms(compared):
         ],
         "alarms": [],
         "feedback": {"positive": 0, "negative": 0, "items": []},
-        "data_health": {"effective_share": 1.0, "mixed_generations": 0, "dropped_spans": 0, "incomplete": 0},
+        "data_health": {
+            "effective_share": 1.0,
+            "mixed_generations": 0,
+            "dropped_spans": 0,
+            "expired": 0,
+            "incomplete": 0,
+        },
     }
     assert json.loads(json.dumps(found)) == found
 
@@ -214,6 +221,42 @@ def test_effective_comes_from_spans_where_heartbeats_cannot_tell(scene):
     assert report.build(scene.db, scene.key, scene.now)["data_health"]["effective_share"] == 1.0
     scene.transfers("c/ns/a", "r2", 1, effective=False)
     assert report.build(scene.db, scene.key, scene.now)["data_health"]["effective_share"] == 0.0
+
+
+def _event(scene, name, engine, rank, **attributes):
+    row = {"time_us": scene.now, "name": name, "engine_id": engine, "rank": rank, "attributes": attributes}
+    where = {"deployment": "c/ns/a", "generation": "r1", "epoch": 1, "received_us": scene.now}
+    with scene.db.write() as conn:
+        insert_events(conn, [row | where | {"fingerprint": repr(row).encode()[-16:]}])
+
+
+def test_effective_comes_from_the_other_ranks_where_rank_0_cannot_tell(scene):
+    layout = {"requested": "LBHNC", "resolved": "LBHNC", "regions": 1, "layers": 8, "effective": None}
+    for role in ("prefill", "decode"):
+        scene.engine("c/ns/a", "r1", role, layout=layout, ranks=3)
+    for number, (role, rank) in enumerate([("prefill", 1), ("prefill", 2), ("decode", 1)]):
+        [row] = report.build(scene.db, scene.key, scene.now)["deployments"]
+        assert row["layout"]["effective"] is None
+        scene.passes(1)
+        fact = {"kvflags.effective": True, "kvflags.rank": rank}
+        _event(scene, "kvflags.engine.fact", f"c/ns/a-r1-{role}", rank, **fact, number=number)
+    _event(scene, "kvflags.engine.fact", "c/ns/a-r1-decode", 2, **{"kvflags.effective": True})
+    [row] = report.build(scene.db, scene.key, scene.now)["deployments"]
+    assert row["layout"]["effective"] is True
+    scene.passes(1)
+    _event(scene, "kvflags.engine.fact", "c/ns/a-r1-decode", 2, **{"kvflags.effective": False})
+    [row] = report.build(scene.db, scene.key, scene.now)["deployments"]
+    assert row["layout"]["effective"] is False
+
+
+def test_drops_of_all_ranks_and_what_expired_are_counted(scene):
+    scene.starts("c/ns/a", "r1", dropped={"spans": 3, "events": 0})
+    for rank in (0, 1, 2):
+        _event(scene, "kvflags.drops", "c/ns/a-r1-decode", rank, **{"kvflags.dropped.spans": 10 + rank})
+    _event(scene, "kvflags.transfer.expired", "c/ns/a-r1-prefill", 0, **{"kvflags.expired.requests": 4})
+    found = report.build(scene.db, scene.key, scene.now)
+    # Rank 0's own are in the heartbeats, 3 of each engine.
+    assert (found["data_health"]["dropped_spans"], found["data_health"]["expired"]) == (2 * 3 + 11 + 12, 4)
 
 
 def test_what_was_transferred_without_a_decision_has_rows_of_its_own(scene):

@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from kvflags_collector.ingest.events import decode
 from kvflags_collector.ingest.limits import Refused
-from kvflags_collector.store.events import dropped, expired, ranks_effective
+from kvflags_collector.store.events import told
 from kvflags_collector.store.outcome_tables import events
 
 DAY = 86_400 * 10**9
@@ -115,9 +115,9 @@ def test_a_body_that_is_no_request_is_400(noon):
         decode(b"\xff\xff", noon)
 
 
-def test_an_engine_is_effective_when_every_other_rank_said_so(db, store, logs, noon):
+def test_what_the_ranks_of_a_generation_told(db, store, logs, noon):
     def fact(rank: int, effective: bool, after: int = 0) -> Any:
-        attributes = {"kvflags.rank": rank, "kvflags.world_size": 3, "kvflags.effective": effective}
+        attributes = {"kvflags.rank": rank, "kvflags.effective": effective}
         return "kvflags.engine.fact", attributes, {"time_unix_nano": noon + after}
 
     store(
@@ -127,20 +127,9 @@ def test_an_engine_is_effective_when_every_other_rank_said_so(db, store, logs, n
         logs(fact(1, False), fact(1, True, 9000), fact(2, True), engine="again"),
     )
     with db.read() as conn:
-        told = ranks_effective(conn, {"whole", "partly", "not", "again", "silent"})
-    assert told == {"whole": True, "partly": None, "not": False, "again": True}
-
-
-def test_drops_of_other_ranks_and_what_expired_are_added_up(db, store, logs, noon):
-    drops = [{"kvflags.rank": rank, "kvflags.dropped.spans": 10 + rank} for rank in (0, 1, 2)]
-    store(
-        logs(*(("kvflags.drops", one) for one in drops)),
-        logs(("kvflags.drops", drops[1], {"time_unix_nano": noon + 1})),
-        logs(("kvflags.transfer.expired", {"kvflags.expired.requests": 4})),
-    )
-    with db.read() as conn:
-        assert dropped(conn, {"e0", "e1"}) == {"e0": 11 + 12 + 11}
-        assert expired(conn, {"e0"}) == {"e0": 4}
+        place = told(conn, {"c/ns/a", "c/ns/b"})["c/ns/a", "", 0]
+    every = {engine: place.every_rank(engine, 3) for engine in ("whole", "partly", "not", "again", "silent")}
+    assert every == {"whole": True, "partly": None, "not": False, "again": True, "silent": None}
 
 
 def test_logs_over_http_in_both_encodings(serve, db, logs, noon):

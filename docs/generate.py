@@ -56,7 +56,7 @@ def attributes() -> Iterator[str]:
     """The one table of attribute names."""
     yield "# Span and resource attributes"
     yield f"What stands on a `{SPAN_NAME}` span and on the resource of the engine that sent it. Units are UCUM codes."
-    for place in ("span", "event", "resource"):
+    for place in ("span", "event", "data point", "resource"):
         rows = (
             (f"`{one.name}`", one.type, one.unit and f"`{one.unit}`", one.meaning)
             for one in ATTRIBUTES
@@ -69,9 +69,15 @@ def attributes() -> Iterator[str]:
 def instruments() -> Iterator[str]:
     """The outcomes that engines report, and the events that they send."""
     yield "# Outcome instruments and events"
-    yield "OTLP metrics of delta temporality, an export a minute; their resource is that of the spans."
-    rows = ((f"`{one.name}`", one.kind, f"`{one.unit}`", one.meaning) for one in INSTRUMENTS)
-    yield _table(("name", "kind", "unit", "meaning"), rows)
+    yield (
+        "OTLP metrics of delta temporality, an export a minute; their resource is that of the spans, less what only"
+        " workers know. Flag, variant, flag version, arm, deployment and role stand on each data point."
+    )
+    rows = (
+        (f"`{one.name}`", one.kind, f"`{one.unit}`", one.meaning, one.split_by and f"`{one.split_by}`")
+        for one in INSTRUMENTS
+    )
+    yield _table(("name", "kind", "unit", "meaning", "split by"), rows)
     yield "## Events"
     yield "OTLP log records whose `event_name` is one of these. Their attributes are [here](attributes.md)."
     events = ((f"`{one.name}`", one.meaning, ", ".join(f"`{name}`" for name in one.attributes)) for one in EVENTS)

@@ -103,7 +103,7 @@ class Heartbeats:
             self._problems = codes([*self._problems, *problems])
 
     def stop(self) -> None:
-        """End the stream with a last heartbeat: a clean stop of the engine. Returns within 1 s, also while a call hangs.
+        """End the stream with a last heartbeat: a clean stop of the engine. Returns within 1 s, even if a call hangs.
 
         Can be repeated.
         """

@@ -44,6 +44,8 @@ class Name:
     DROPPED_EVENTS = "kvflags.dropped.events"
     EXPIRED = "kvflags.expired.requests"
 
+    FINISH_REASON = "kvflags.finish_reason"
+
     SERVICE = "service.name"
     DEPLOYMENT = "kvflags.deployment"
     GENERATION = "kvflags.generation"
@@ -76,7 +78,7 @@ class Attribute:
 
     name: str
     type: Literal["string", "int", "boolean"]
-    place: Literal["span", "event", "resource"]
+    place: Literal["span", "event", "data point", "resource"]
     meaning: str
     unit: str = ""
 
@@ -87,6 +89,10 @@ def _span(name: str, type_: Literal["string", "int", "boolean"], meaning: str, u
 
 def _event(name: str, type_: Literal["string", "int", "boolean"], meaning: str, unit: str = "") -> Attribute:
     return Attribute(name, type_, "event", meaning, unit)
+
+
+def _point(name: str, type_: Literal["string", "int", "boolean"], meaning: str, unit: str = "") -> Attribute:
+    return Attribute(name, type_, "data point", meaning, unit)
 
 
 def _resource(name: str, type_: Literal["string", "int", "boolean"], meaning: str, unit: str = "") -> Attribute:
@@ -116,6 +122,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _event(Name.DROPPED_SPANS, "int", "Spans that could not be sent", "{span}"),
     _event(Name.DROPPED_EVENTS, "int", "Events that could not be sent", "{event}"),
     _event(Name.EXPIRED, "int", "Requests whose KV blocks were given up", "{request}"),
+    _point(Name.FINISH_REASON, "string", "vLLM's: `stop`, `length`, `abort`, `error` or `repetition`"),
     _resource(Name.SERVICE, "string", "`vllm`"),
     _resource(Name.DEPLOYMENT, "string", "cluster/namespace/name; absent while unidentified"),
     _resource(Name.GENERATION, "string", "The release label that prefill and decode share"),

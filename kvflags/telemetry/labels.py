@@ -14,7 +14,7 @@ from kvflags.telemetry.attributes import Name
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["Engine", "Labels", "Layout", "labels"]
+__all__ = ["Engine", "Identity", "Labels", "Layout", "front_end_labels", "labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,19 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """Who this worker is. `rank` counts from 0 within the engine of `world_size` ranks; `mode` is `pull` or `push`."""
+class Identity:
+    """Whose engine this is; `id` is its own."""
 
     id: str
     deployment: str | None
     generation: str
     role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine(Identity):
+    """Who this worker is. `rank` counts from 0 within the engine of `world_size` ranks; `mode` is `pull` or `push`."""
+
     mode: str
     rank: int
     world_size: int
@@ -46,7 +52,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Attributes by name, for the resource and for every span. `engine_id` and `rank` go into the ids."""
+    """Attributes by name, for the resource and for every span or data point. `engine_id` and `rank` go into the ids."""
 
     engine_id: str
     rank: int
@@ -55,16 +61,7 @@ class Labels:
 
 
 def labels(engine: Engine, decision: Decision | None, facts: Facts, layout: Layout) -> Labels:
-    """Put them together. What is not known stays absent, never a made-up value."""
-    resource = {
-        Name.DEPLOYMENT: engine.deployment,
-        Name.GENERATION: engine.generation,
-        Name.EPOCH: decision.epoch if decision else None,
-        Name.ENGINE: engine.id,
-        Name.KVFLAGS_VERSION: __version__,
-        **_facts(facts),
-        **_layout(layout),
-    }
+    """A worker's. What is not known stays absent, never a made-up value."""
     span = {
         **_decision(decision),
         Name.CONTEXT: engine.deployment,
@@ -74,7 +71,24 @@ def labels(engine: Engine, decision: Decision | None, facts: Facts, layout: Layo
         Name.MODE: engine.mode,
         Name.ROLE: engine.role,
     }
-    return Labels(engine.id, engine.rank, _known(resource), _known(span))
+    return Labels(engine.id, engine.rank, _known(_resource(engine, decision, facts) | _layout(layout)), _known(span))
+
+
+def front_end_labels(engine: Identity, decision: Decision | None, facts: Facts) -> Labels:
+    """A front end's, for the outcomes of one of its engines: no layout, and a backend only where one was named."""
+    point = {**_decision(decision), Name.CONTEXT: engine.deployment, Name.ROLE: engine.role}
+    return Labels(engine.id, 0, _known(_resource(engine, decision, facts)), _known(point))
+
+
+def _resource(engine: Identity, decision: Decision | None, facts: Facts) -> dict[str, AttributeValue | None]:
+    return {
+        Name.DEPLOYMENT: engine.deployment,
+        Name.GENERATION: engine.generation,
+        Name.EPOCH: decision.epoch if decision else None,
+        Name.ENGINE: engine.id,
+        Name.KVFLAGS_VERSION: __version__,
+        **_facts(facts),
+    }
 
 
 def _decision(decision: Decision | None) -> dict[str, AttributeValue | None]:

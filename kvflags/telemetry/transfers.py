@@ -12,13 +12,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from kvflags import __version__
 from kvflags.telemetry.attributes import SCOPE_NAME, SPAN_NAME, Name
+from kvflags.telemetry.resource import resource
 from kvflags.telemetry.sampler import TransferSampler, rate
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Spans:
         self._ended = _Ended()
         provider = TracerProvider(
             sampler=TransferSampler(rate(environ)),
-            resource=_resource(labels),
+            resource=resource(labels),
             id_generator=self._ids,
             shutdown_on_exit=False,
         )
@@ -100,14 +100,6 @@ class Spans:
         if transfer.layout_mismatch:
             values[Name.LAYOUT_MISMATCH] = True
         return values
-
-
-def _resource(labels: Labels) -> Resource:
-    # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME are in it; the SDK's stand-in for a missing name is not wanted.
-    resource = Resource.create(dict(labels.resource))
-    if str(resource.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
-        return resource.merge(Resource({Name.SERVICE: "vllm"}))
-    return resource
 
 
 class _Ids(IdGenerator):

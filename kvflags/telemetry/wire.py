@@ -14,14 +14,18 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Literal
 from urllib.parse import urlsplit
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from kvflags import __version__
 
-__all__ = ["Answer", "Outcome", "Wire"]
+__all__ = ["Answer", "Outcome", "Signal", "Wire"]
+
+Signal = Literal["traces", "metrics"]
 
 _TIMEOUT_S = 10.0
 
@@ -39,7 +43,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`rejected`: spans that the collector refused within a batch that it stored. `says`: for the log."""
+    """`rejected`: spans or points that the collector refused within a batch that it stored. `says`: for the log."""
 
     outcome: Outcome
     rejected: int = 0
@@ -47,22 +51,23 @@ class Answer:
 
 
 class Wire:
-    """A kept connection to `url` + /v1/traces. One thread only.
+    """A kept connection to `url` + /v1/`signal`. One thread only.
 
-    Of the environment it honours timeout (s), compression and certificates of OTEL_EXPORTER_OTLP_* (and the TRACES_
-    variants), never endpoint or headers.
+    Of the environment it honours timeout (s), compression and certificates of OTEL_EXPORTER_OTLP_* (and the signal's
+    own variants, such as TRACES_), never endpoint or headers.
     """
 
-    def __init__(self, url: str, token: str | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, url: str, token: str | None, environ: Mapping[str, str], signal: Signal = "traces") -> None:
         parts = urlsplit(url)
-        self._path = parts.path.rstrip("/") + "/v1/traces"
-        self._open = _opener(parts.scheme, parts.hostname or "localhost", parts.port, environ)
+        self._path = f"{parts.path.rstrip('/')}/v1/{signal}"
+        read = partial(_otlp, environ, signal)
+        self._open = _opener(parts.scheme, parts.hostname or "localhost", parts.port, read)
         self._headers = {"Content-Type": "application/x-protobuf", "User-Agent": f"kvflags/{__version__}"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._compress = _compression(_otlp(environ, "COMPRESSION"), self._headers)
+        self._compress = _compression(read("COMPRESSION"), self._headers)
         self._connection: HTTPConnection | None = None
-        self.timeout_s = _positive(_otlp(environ, "TIMEOUT"))
+        self.timeout_s = _positive(read("TIMEOUT"))
 
     def send(self, body: bytes) -> Answer:
         """Send it once. Every failure is an answer; nothing is raised but programming errors."""
@@ -93,8 +98,9 @@ class Wire:
             connection.close()
 
 
-def _otlp(environ: Mapping[str, str], name: str) -> str:
-    return (environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or environ.get(f"OTEL_EXPORTER_OTLP_{name}") or "").strip()
+def _otlp(environ: Mapping[str, str], signal: str, name: str) -> str:
+    own = environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}")
+    return (own or environ.get(f"OTEL_EXPORTER_OTLP_{name}") or "").strip()
 
 
 def _positive(text: str) -> float:
@@ -112,16 +118,17 @@ def _compression(name: str, headers: dict[str, str]) -> Callable[[bytes], bytes]
     return gzip.compress if name.lower() == "gzip" else zlib.compress
 
 
-def _opener(scheme: str, host: str, port: int | None, environ: Mapping[str, str]) -> Callable[[], HTTPConnection]:
+def _opener(scheme: str, host: str, port: int | None, read: Callable[[str], str]) -> Callable[[], HTTPConnection]:
     if scheme != "https":
         return lambda: HTTPConnection(host, port)
-    context = ssl.create_default_context(cafile=_otlp(environ, "CERTIFICATE") or None)
-    if certificate := _otlp(environ, "CLIENT_CERTIFICATE"):
-        context.load_cert_chain(certificate, _otlp(environ, "CLIENT_KEY") or None)
+    context = ssl.create_default_context(cafile=read("CERTIFICATE") or None)
+    if certificate := read("CLIENT_CERTIFICATE"):
+        context.load_cert_chain(certificate, read("CLIENT_KEY") or None)
     return lambda: HTTPSConnection(host, port, context=context)
 
 
 def _rejected(content: bytes) -> int:
+    # The other signals' answers have the same fields under the same numbers.
     try:
         return int(ExportTraceServiceResponse.FromString(content).partial_success.rejected_spans)
     except Exception:  # noqa: BLE001 (protobuf's DecodeError; whatever else it says, the batch was accepted)

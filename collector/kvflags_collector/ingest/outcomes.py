@@ -32,7 +32,7 @@ _OCTAVES = 30
 _MOST_BUCKETS = 4096
 
 _FIELDS = {"exponential histogram": "exponential_histogram", "sum": "sum", "gauge": "gauge"}
-_KINDS = {instrument.name: _FIELDS[instrument.kind] for instrument in INSTRUMENTS}
+_KINDS: dict[str, str] = {instrument.name: _FIELDS[instrument.kind] for instrument in INSTRUMENTS}
 
 
 @dataclass(slots=True)

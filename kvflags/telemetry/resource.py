@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenTelemetry resource of an engine, on its spans and on its outcomes. For export threads: it imports the SDK."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+from kvflags.telemetry.attributes import Name
+
+if TYPE_CHECKING:
+    from kvflags.telemetry.labels import Labels
+
+__all__ = ["resource"]
+
+
+def resource(labels: Labels) -> Resource:
+    """With OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME; the SDK's stand-in for a missing name is not wanted."""
+    made = Resource.create(dict(labels.resource))
+    if str(made.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
+        return made.merge(Resource({Name.SERVICE: "vllm"}))
+    return made

@@ -44,5 +44,6 @@ def identity(attributes: Iterable[KeyValue]) -> Identity:
 
 
 def _text(attributes: Iterable[KeyValue], name: str) -> str:
-    found = next((one.value.string_value for one in attributes if one.key == name), "")
-    return found if len(found) <= _LONGEST_LABEL else ""
+    found: str = next((one.value.string_value for one in attributes if one.key == name), "")
+    # PostgreSQL stores no NUL.
+    return found.replace("\0", "\N{REPLACEMENT CHARACTER}") if len(found) <= _LONGEST_LABEL else ""

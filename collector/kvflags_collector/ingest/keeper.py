@@ -16,6 +16,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
+from kvflags.errors import Unavailable
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.store.database import Database
 
@@ -28,9 +29,11 @@ _GROUP = 64
 
 
 class Keepable(Protocol):
-    """A decoded request. `rejected` grows by what `store` gives back, once that is committed."""
+    """A decoded request; false where it holds nothing. `rejected` grows by what `store` gives, once it is committed."""
 
     rejected: Counter[str]
+
+    def __bool__(self) -> bool: ...
 
     def store(self, conn: Connection) -> Counter[str]:
         """Write it; safe to repeat. What could not be kept, by reason."""
@@ -68,11 +71,13 @@ class Keeper:
         return self._thread.is_alive() and not self._closed
 
     async def submit(self, item: Keepable) -> None:
-        """Returns once it is committed.
+        """Returns once it is committed; at once where there is nothing to store.
 
         Raises:
             Refused: 503 where it could not be stored now.
         """
+        if not item:
+            return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._gate:
             if not self.alive:
@@ -99,27 +104,30 @@ class Keeper:
 
     def _settle(self, group: list[Ticket]) -> None:
         """Store and answer. A group that fails is tried again one by one: a bad request costs itself only."""
-        problem = self._store([item for item, _ in group])
-        if problem and len(group) > 1:
-            for ticket in group:
-                self._settle([ticket])
-            return
+        problem = None
+        try:
+            self._store([item for item, _ in group])
+        except Unavailable as unavailable:
+            # It was waited for already, and one by one each would wait as long again.
+            problem = Refused(503, f"{unavailable.message}: try again")
+        except Exception:
+            # Whatever it is, the thread must outlive it.
+            log.exception("could not store outcomes or events")
+            problem = Refused(503, "this could not be stored: try again")
+            if len(group) > 1:
+                for ticket in group:
+                    self._settle([ticket])
+                return
         for _, done in group:
             done.get_loop().call_soon_threadsafe(_answer, done, problem)
 
-    def _store(self, items: list[Keepable]) -> Refused | None:
+    def _store(self, items: list[Keepable]) -> None:
         if not items:
-            return None
-        try:
-            with self._db.write() as conn:
-                kept = [item.store(conn) for item in items]
-        except Exception:
-            # A full disk, a lost database: whatever it is, the thread must outlive it.
-            log.exception("could not store outcomes or events")
-            return Refused(503, "this could not be stored: try again")
+            return
+        with self._db.write() as conn:
+            kept = [item.store(conn) for item in items]
         for item, refused in zip(items, kept, strict=True):
             item.rejected.update(refused)
-        return None
 
 
 def _answer(done: asyncio.Future[None], problem: Refused | None) -> None:

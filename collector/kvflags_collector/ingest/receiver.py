@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kvflags_collector.ingest import events, outcomes
-from kvflags_collector.ingest.decode import decode
+from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.from_json import from_json
 from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Budget, Held, Limits, Refused, inflate
@@ -22,13 +22,11 @@ from kvflags_collector.ingest.writer import Writer
 __all__ = ["Receiver"]
 
 
-class _Decoded(Protocol):
-    """size: bytes it took on the wire, inflated. rejected: reason -> how many. False where nothing is to be stored."""
+class _Taken(Protocol):
+    """size: bytes it took on the wire, inflated. rejected: reason -> how many."""
 
     size: int
     rejected: Counter[str]
-
-    def __bool__(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Receiver:
         self.budget = Budget(self.limits.in_flight)
         self._clock = clock
         self._ways = {
-            TRACES.name: _Way(decode, writer.submit),
+            TRACES.name: _Way(decode, _if_any(writer)),
             METRICS.name: _Way(outcomes.decode, keeper.submit),
             LOGS.name: _Way(events.decode, keeper.submit),
         }
@@ -82,9 +80,7 @@ class Receiver:
         await self._store(way, decoded)
         return signal.answer(decoded.rejected)
 
-    async def _store(self, way: _Way, decoded: _Decoded) -> None:
-        if not decoded:
-            return
+    async def _store(self, way: _Way, decoded: _Taken) -> None:
         ticket = object()
         self._waiting[ticket] = time.monotonic()
         try:
@@ -95,3 +91,11 @@ class Receiver:
     def _decode(self, signal: Signal, way: _Way, body: bytes, zipped: bool, as_json: bool) -> Any:  # noqa: ANN401
         plain = inflate(body, self.limits) if zipped else body
         return way.decode(from_json(plain, signal.request) if as_json else plain, self._clock())
+
+
+def _if_any(writer: Writer) -> Callable[[Decoded], Awaitable[None]]:
+    async def store(decoded: Decoded) -> None:
+        if decoded.rows:
+            await writer.submit(decoded)
+
+    return store

@@ -20,6 +20,7 @@ from kvflags_cli.commands import (
     report,
     rollout,
     serve,
+    simulate,
 )
 from kvflags_cli.options import example
 
@@ -61,6 +62,7 @@ app.add_typer(engines.app, name="engines")
 app.command(epilog=report.EXAMPLE)(report.report)
 app.command(epilog=explain.EXAMPLE)(explain.explain)
 app.command(epilog=decide.EXAMPLE)(decide.decide)
+app.command(epilog=simulate.EXAMPLE)(simulate.simulate)
 app.command(epilog=doctor.EXAMPLE)(doctor.doctor)
 app.command("help", epilog=help_topics.EXAMPLE)(help_topics.help_topic)
 

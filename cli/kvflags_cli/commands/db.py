@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 # Ours, or a library of the extra: what may be missing where only `kvflags[cli]` is installed.
-_OPTIONAL = frozenset({"alembic", "fastapi", "jinja2", "numpy", "pydantic", "sqlalchemy", "uvicorn"})
+_OPTIONAL = frozenset({"alembic", "fastapi", "jinja2", "numpy", "pydantic", "scipy", "sqlalchemy", "uvicorn"})
 
 Down = Annotated[str, typer.Argument(metavar="REVISION", help="Where to: `base`, or a revision.", show_default=False)]
 

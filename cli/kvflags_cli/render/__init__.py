@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render import flags, fleet, local, report, rollout
+from kvflags_cli.render import flags, fleet, local, report, rollout, simulation
 
 __all__ = ["VIEWS"]
 
@@ -32,5 +32,6 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "treated": rollout.treated,
     "report": report.report,
     "rollout_status": rollout.status,
+    "simulation": simulation.simulation,
     "topic": local.topic,
 }

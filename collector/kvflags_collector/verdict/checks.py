@@ -70,17 +70,21 @@ def _mismatches(inputs: Inputs, limit: float) -> Iterator[Finding]:
 
 
 def _incomparable(inputs: Inputs, events: Events, compared: Compared) -> Iterator[Finding]:
-    """Both arms are there, and no treated event has a control in its own stratum."""
+    """Both arms are large enough, and no treated event has a control to stand beside."""
+    number = int(events.treated.sum())
+    enough = number >= inputs.minima.treated and len(events) - number >= inputs.minima.control
+    if not enough or compared.treated:
+        return
     treated, control = (_strata(events, treated=arm) for arm in (True, False))
-    if treated and control and not treated & control and len(events) >= inputs.minima.treated:
+    if treated & control:
+        says = f"None of {number} treated events has a control event of its own cohort and stratum."
+        yield Finding("not_comparable", says, "Replace controls in the same weeks as treated deployments.")
+    else:
         on, off = (", ".join(sorted(names)) for names in (treated, control))
         says = f"The arms are not comparable: no stratum holds both (treated: {on}; control: {off})."
         yield Finding(
             "not_comparable", says, "Run both arms on the same backend, GPU, model, block size and transport."
         )
-    elif compared.unmatched and not compared.treated and compared.control >= inputs.minima.control:
-        says = f"None of {compared.unmatched} treated events has a control event of its own cohort and stratum."
-        yield Finding("not_comparable", says, "Replace controls in the same weeks as treated deployments.")
 
 
 def _strata(events: Events, *, treated: bool) -> set[str]:

@@ -86,8 +86,10 @@ def compare(events: Events, without: Collection[str] = ()) -> Compared:
     )
 
 
-def failures_compared(events: Events) -> Estimate | None:
-    """Failed transfers alone, over every stratum: nothing that spoils a comparison delays the guard against harm."""
+def failures_compared(events: Events, compared: Compared | None) -> Estimate | None:
+    """Failed transfers over every stratum: nothing that spoils a comparison delays the guard against harm."""
+    if compared is not None and compared.treated + compared.unmatched + compared.control == len(events):
+        return compared.outcomes.get(Outcome.FAILED_TRANSFERS)
     design = Design(events.cohort, events.stratum, events.treated)
     return _outcomes(events, design, (Outcome.FAILED_TRANSFERS,), 1).get(Outcome.FAILED_TRANSFERS)
 

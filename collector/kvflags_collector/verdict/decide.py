@@ -58,8 +58,8 @@ def verdict(inputs: Inputs) -> Verdict:
     spoilt = spoiled(inputs.deployments, inputs.minima.effective)
     events = inputs.events if inputs.events is not None and len(inputs.events) else None
     compared = compare(events, spoilt.keys()) if events is not None else None
-    failures = failures_compared(events) if events is not None else None
-    state, findings = next(_found(_rows(inputs, compared, harm.failing(inputs, failures), spoilt)))
+    failing = harm.failing(inputs, failures_compared(events, compared) if events is not None else None)
+    state, findings = next(_found(_rows(inputs, compared, failing, spoilt)))
     return Verdict(
         state,
         findings[0].reason,

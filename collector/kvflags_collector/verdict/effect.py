@@ -82,10 +82,9 @@ class Design:
         control = cells[~treated]
         self._control_rows = np.flatnonzero(~treated)
         normal = control.T @ control
-        inverse = np.linalg.pinv(normal, hermitian=True)
+        inverse, self.rank = _inverse(normal)
         self._fit = inverse @ control.T
         self._control = control
-        self.rank = int(np.linalg.matrix_rank(normal, hermitian=True)) if len(control) else 0
         self.rows = self._supported(cells, treated, inverse @ normal)
         self._treated = cells[self.rows]
         mean = self._treated.mean(axis=0) if len(self.rows) else np.zeros(cells.shape[1])
@@ -140,6 +139,13 @@ def _one_hot(*labels: Ints) -> Floats:
         values, codes = np.unique(label, return_inverse=True)
         columns.append(np.eye(len(values))[codes])
     return np.concatenate(columns, axis=1)
+
+
+def _inverse(normal: Floats) -> tuple[Floats, int]:
+    """The pseudo-inverse and the rank: labels overlap (every row has one of each), so it has no inverse."""
+    values, vectors = np.linalg.eigh(normal)
+    kept = values > values.max(initial=1.0) * len(values) * np.finfo(np.float64).eps
+    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, int(kept.sum())
 
 
 def _nothing_below(variance: float) -> float:

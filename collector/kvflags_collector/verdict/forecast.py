@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from kvflags_collector.verdict.effect import Effect
 from kvflags_collector.verdict.sequential import critical_value
 
@@ -21,7 +23,9 @@ def more_treated(effect: Effect, threshold: float, alpha: float) -> int | None:
     answer is wide: for an effect of -8 % the middle half of forecasts reaches from 35 to 165.
     """
     distance = abs(effect.delta - threshold)
-    return next((m for m in range(MOST + 1) if _reach(effect, m, alpha) <= distance), None)
+    # More deployments make the interval shorter, so the first that will do can be searched for by halving.
+    found = bisect_left(range(MOST + 1), -distance, key=lambda more: -_reach(effect, more, alpha))
+    return found if found <= MOST else None
 
 
 def _reach(effect: Effect, more: int, alpha: float) -> float:

@@ -14,14 +14,13 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.flags import Comparison
-from kvflags_collector.feedback.totals import Totals
 from kvflags_collector.store.control_tables import engines, pins
+from kvflags_collector.store.current import Rolled, rolled
 from kvflags_collector.store.events import Told, told
-from kvflags_collector.store.telemetry_tables import rollups_minute
+from kvflags_collector.store.levels import DAY
+from kvflags_collector.store.measures import NOTHING, Measures, merge
 
 __all__ = ["Generation", "generations"]
-
-_MINUTE_US = 60 * 10**6
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +36,7 @@ class Generation:
     latest: bool = False
     engines: list[RowMapping] = field(default_factory=list)
     layout: dict[str, Any] = field(default_factory=dict)
-    totals: Totals = field(default_factory=Totals)
+    totals: Measures = NOTHING
     told: Told = field(default_factory=Told)
 
     @property
@@ -82,22 +81,44 @@ def _add_transfers(conn: Connection, found: list[Generation]) -> None:
     for one in found:
         pinned[one.deployment, one.generation].append(one)
     undecided: dict[tuple[str, str], Generation] = {}
-    for row in conn.execute(select(rollups_minute)).mappings():
-        place = (row["deployment"], row["generation"])
+    parts: dict[int, _Parts] = {}
+    for row in rolled(conn):
+        place = (row.key.deployment, row.key.generation)
         owner = _owner(pinned[place], row)
         if owner is None:
             owner = undecided.setdefault(place, Generation(deployment=place[0], generation=place[1]))
-        owner.totals.add(row)
+        parts.setdefault(id(owner), _Parts(owner)).add(row.measures)
+    for rest in parts.values():
+        rest.fold()
     found.extend(undecided.values())
 
 
-def _owner(candidates: Sequence[Generation], row: RowMapping) -> Generation | None:
-    """Whose transfers these are: the epoch's. An engine without a decision (forced, cut off) sends none: by time."""
+class _Parts:
+    """Rows of one generation, folded into its totals a hundred at a time: nearly as cheap as all at once."""
+
+    def __init__(self, owner: Generation) -> None:
+        self._owner = owner
+        self._rows: list[Measures] = []
+
+    def add(self, row: Measures) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= 100:
+            self.fold()
+
+    def fold(self) -> None:
+        self._owner.totals = merge([self._owner.totals, *self._rows])
+        self._rows.clear()
+
+
+def _owner(candidates: Sequence[Generation], row: Rolled) -> Generation | None:
+    """Whose transfers these are: the epoch's. An engine without a decision (forced, cut off) sends none: by the day, so
+    that it makes no difference how far they are merged."""
     for one in candidates:
-        if one.pin and one.pin["epoch"] == row["epoch"]:
+        if one.pin and one.pin["epoch"] == row.key.epoch:
             return one
-    begun = [one for one in candidates if one.since_us < row["minute_us"] + _MINUTE_US]
-    return begun[-1] if begun and not row["epoch"] else None
+    ends_us = DAY.start(row.start_us) + DAY.length_us
+    begun = [one for one in candidates if one.since_us < ends_us]
+    return begun[-1] if begun and not row.key.epoch else None
 
 
 def _add_engines(conn: Connection, found: Iterable[Generation]) -> None:

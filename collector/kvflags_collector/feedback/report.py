@@ -13,10 +13,11 @@ from kvflags.flags import Arm, Comparison, Flag
 from kvflags_collector.feedback import layout
 from kvflags_collector.feedback.generations import Generation, generations
 from kvflags_collector.feedback.judged import inputs
-from kvflags_collector.feedback.totals import Totals
+from kvflags_collector.feedback.totals import figures
 from kvflags_collector.rollout import alarms, flags, mixed
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.database import Database
+from kvflags_collector.store.measures import merge
 from kvflags_collector.store.rollups import oldest_dirty, roll
 from kvflags_collector.times import rfc3339
 from kvflags_collector.verdict.decide import verdict
@@ -62,6 +63,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
             "dropped_spans": sum(layout.dropped(one) for one in found),
             "expired": sum(one.told.expired for one in found),
             "incomplete": sum(one.totals.incomplete for one in found),
+            "late": sum(one.totals.late for one in found),
         },
     }
 
@@ -79,8 +81,8 @@ def _arms(found: Sequence[Generation]) -> list[dict[str, Any]]:
 
 
 def _arm(arm: str | None, members: Sequence[Generation]) -> dict[str, Any]:
-    whole = Totals.of(one.totals for one in members)
-    return {"arm": arm, "deployments": len({one.deployment for one in members}), **whole.figures()}
+    whole = merge([one.totals for one in members])
+    return {"arm": arm, "deployments": len({one.deployment for one in members}), **figures(whole)}
 
 
 def _row(one: Generation, flag: Flag) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _row(one: Generation, flag: Flag) -> dict[str, Any]:
         "comparison": (Comparison.INCLUDED if one.included else Comparison.EXCLUDED).value,
         "excluded_because": one.excluded_because,
         "variant": one.pin["variant"] if one.pin else None,
-        **one.totals.figures(),
+        **figures(one.totals),
         "layout": one.layout,
         "exercised": layout.exercised(one),
         "refusals": layout.refused(one, FEATURES[flag.feature]),

@@ -16,6 +16,8 @@ from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.rollout.messages import Heartbeat
 from kvflags_collector.rollout.standing import unsafe
 from kvflags_collector.store import control_tables as tables
+from kvflags_collector.store import presence, skew
+from kvflags_collector.store.spans import mark_minutes
 from kvflags_collector.times import rfc3339
 
 __all__ = ["heartbeat"]
@@ -92,7 +94,7 @@ def _take_in(
     earlier = Facts.from_json((before or registration)["facts"])
     values = beat.columns | {
         "facts": earlier.updated(beat.facts).to_json(),
-        "skew_ms": None if beat.clock_us is None else (beat.clock_us - now) / 1000,
+        "skew_ms": _skew_ms(before, beat, now),
         "last_us": now,
     }
     if before is None:
@@ -101,7 +103,26 @@ def _take_in(
         conn.execute(t.insert().values(**identity, **inherited, **values, lease_until_us=now + timing.running_us))
     else:
         conn.execute(update(t).where(*mine).values(**values))
-    return before, conn.execute(select(t).where(*mine)).mappings().one()
+    engine = conn.execute(select(t).where(*mine)).mappings().one()
+    _keep_time(conn, engine, new=before is None, now=now)
+    return before, engine
+
+
+def _skew_ms(before: RowMapping | None, beat: Heartbeat, now: int) -> float | None:
+    """How far the engine's clock is ahead; as it was where this heartbeat does not tell."""
+    known = before["skew_ms"] if before else None
+    if beat.clock_us is None:
+        return known
+    return skew.estimate(None if known is None else round(known * 1000), beat.clock_us, now) / 1000
+
+
+def _keep_time(conn: Connection, engine: RowMapping, *, new: bool, now: int) -> None:
+    """Note that the engine was alive, and how wrong its clock is; a change has the last minutes rolled again."""
+    deployment, engine_id = engine["deployment"] or "", engine["engine_id"]
+    presence.note(conn, deployment, engine["generation"], engine_id, new=new, now_us=now)
+    if engine["skew_ms"] is not None:
+        minutes = skew.note(conn, engine_id, deployment, round(engine["skew_ms"] * 1000), now)
+        mark_minutes(conn, [(minute, deployment) for minute in minutes], [])
 
 
 def _identified(

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-ups: what is dirty is computed again from raw spans and replaced, so rolling twice or late changes nothing.
+"""The roll-ups: what is dirty is computed again and replaced, so rolling twice or late changes nothing.
 
-Spans are read and counted without any lock. Only the exchange of rows is a write transaction, and happens only if the
-mark of the minute is still the one seen before the spans were read: rollers never undo each other, and ingest waits for
-none of them.
+Minutes are made of raw spans, hours of minutes, days of hours. All that is read and counted without any lock. Only the
+exchange of rows is a write transaction, and happens only if the mark of the part is still the one seen before reading:
+rollers never undo each other, and ingest waits for none of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 
@@ -17,7 +17,9 @@ from sqlalchemy import Connection
 
 from kvflags_collector import times
 from kvflags_collector.store.database import Database
-from kvflags_collector.store.minutes import MINUTE_NS, Marks, due, exchange, oldest_dirty, ranks_of
+from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Part, Rows, due, exchange, oldest_dirty
+from kvflags_collector.store.merges import merged
+from kvflags_collector.store.minutes import ranks_of
 from kvflags_collector.store.roles import Role, Term
 from kvflags_collector.store.tally import tally
 from kvflags_collector.store.transfers import Transfer, transfers
@@ -32,18 +34,19 @@ CLOSES_AFTER_US = 600 * 10**6
 
 
 def roll(db: Database, now_us: int, *, seconds: float = inf, write: Write | None = None) -> bool:
-    """Roll what is dirty and due, the oldest minute first; whether all of it was done within `seconds`.
+    """Bring what is dirty and due up to date, minutes before hours before days, each with the oldest first.
 
-    Called by the `Roller`, which writes through its term, and by the report before it reads. Blocks; any number may run
-    at once.
+    Returns whether all of it was done within `seconds`. Called by the `Roller`, which writes through its term, and by
+    the report before it reads. Blocks; any number may run at once.
     """
     deadline = time.monotonic() + seconds
-    with db.read() as conn:
-        minutes = due(conn, now_us)
-    for minute_us, marks in minutes:
-        if time.monotonic() >= deadline:
-            return False
-        _roll_minute(db, write or db.write, minute_us, marks, now_us)
+    for level in (MINUTE, HOUR, DAY):
+        with db.read() as conn:
+            parts = due(conn, level, now_us)
+        for part in parts:
+            if time.monotonic() >= deadline:
+                return False
+            _renew(db, write or db.write, part, now_us)
     return True
 
 
@@ -64,14 +67,22 @@ class Roller(Worker):
         super().__init__(db, Role.ROLLER, work, clock=clock, holder=holder, every_s=every_s)
 
 
-def _roll_minute(db: Database, write: Write, minute_us: int, marks: Marks, now_us: int) -> None:
+def _renew(db: Database, write: Write, part: Part, now_us: int) -> None:
+    later: Mapping[str, int] = {}
     with db.read() as conn:
-        ranks = ranks_of(conn, minute_us, list(marks))
-    owned = [transfer for transfer in transfers(ranks) if transfer.start_ns // MINUTE_NS == minute_us // 60_000_000]
-    later = _reopened(owned, now_us)
-    rows = tally(minute_us, (transfer for transfer in owned if not _open(transfer, now_us)))
+        if part.level is MINUTE:
+            rows, later = _counted(conn, part, now_us)
+        else:
+            rows = merged(conn, part)
     with write() as conn:
-        exchange(conn, minute_us, marks, rows, later)
+        exchange(conn, part, rows, now_us=now_us, later=later)
+
+
+def _counted(conn: Connection, part: Part, now_us: int) -> tuple[Rows, Mapping[str, int]]:
+    """The rows of a minute, and when it must be counted again: deployment -> time."""
+    ranks = ranks_of(conn, part.start_us, list(part.marks))
+    owned = [one for one in transfers(ranks) if MINUTE.start(one.start_ns // 1000) == part.start_us]
+    return tally(one for one in owned if not _open(one, now_us)), _reopened(owned, now_us)
 
 
 def _open(transfer: Transfer, now_us: int) -> bool:

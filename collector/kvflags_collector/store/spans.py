@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
+from kvflags_collector.store.skew import true_minutes
 from kvflags_collector.store.telemetry_tables import resources, spans
 
 __all__ = ["insert_resources", "insert_spans", "mark_minutes", "new_mark"]
@@ -31,10 +32,9 @@ _SPANS, _RESOURCES = _ignoring(spans), _ignoring(resources)
 # Upserts: what is marked already gets the new mark, and is due at once.
 _AGAIN = "ON CONFLICT (minute_us, deployment) DO UPDATE SET mark = excluded.mark, due_us = excluded.due_us"
 _MARK = f"INSERT INTO dirty_minutes (minute_us, deployment, mark, due_us) VALUES (?, ?, ?, 0) {_AGAIN}"
-_MARK_RANKS = (
-    "INSERT INTO dirty_minutes (minute_us, deployment, mark, due_us)"
-    " SELECT DISTINCT start_ns / 60000000000 * 60000000, deployment, ?, 0 FROM spans"
-    f" WHERE trace_id = ? AND world_size > 1 {_AGAIN}"
+# A span says in which minutes the other ranks of its transfer count.
+_RANKED = (
+    "SELECT DISTINCT start_ns / 60000000000 * 60000000, deployment FROM spans WHERE trace_id = ? AND world_size > 1"
 )
 
 
@@ -56,11 +56,12 @@ def mark_minutes(conn: Connection, minutes: Iterable[tuple[int, str]], ranked: I
     minutes: (minute_us, deployment). ranked: trace ids of transfers made by several ranks, which may stand in several
     minutes: a late rank changes the minute in which the earliest counts, an early one takes the transfer away from it.
     """
+    found = set(minutes)
+    for trace_id in ranked:
+        found.update((row[0], row[1]) for row in conn.exec_driver_sql(_RANKED, (trace_id,)))
     mark = new_mark()
-    if rows := [(minute, deployment, mark) for minute, deployment in minutes]:
+    if rows := [(minute, deployment, mark) for minute, deployment in sorted(true_minutes(conn, found))]:
         conn.exec_driver_sql(_MARK, rows)
-    if traces := [(mark, trace_id) for trace_id in ranked]:
-        conn.exec_driver_sql(_MARK_RANKS, traces)
 
 
 def new_mark() -> int:

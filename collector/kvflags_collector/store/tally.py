@@ -9,52 +9,60 @@ from math import fsum, log
 from typing import Any
 
 from kvflags_collector.store.histogram import Histogram
+from kvflags_collector.store.measures import NOTHING, Measures, total
 from kvflags_collector.store.transfers import Key, Transfer
 
 __all__ = ["tally"]
 
-# What a column can hold. Sums stop there, so that one absurd span cannot keep its minute from ever being rolled.
-_INT64_MAX = (1 << 63) - 1
 
-
-def tally(minute_us: int, transfers: Iterable[Transfer]) -> list[dict[str, Any]]:
-    """The rows of `rollups_minute`, ordered by key."""
+def tally(transfers: Iterable[Transfer]) -> dict[Key, Measures]:
+    """What each key of the roll-ups measured, in order of the keys."""
     groups: dict[Key, list[Transfer]] = defaultdict(list)
     for transfer in transfers:
         groups[transfer.key].append(transfer)
-    return [{"minute_us": minute_us, **key._asdict(), **_columns(group)} for key, group in sorted(groups.items())]
+    return {key: _measures(group) for key, group in sorted(groups.items())}
 
 
-def _columns(group: Sequence[Transfer]) -> dict[str, Any]:
-    errors = Counter(transfer.error for transfer in group if transfer.error is not None)
-    measured = [transfer for transfer in group if transfer.error is None and transfer.complete]
+def _measures(group: Sequence[Transfer]) -> Measures:
+    known = [one for one in group if not one.late]
+    measured = [one for one in known if one.error is None and one.complete]
+    errors: Counter[str] = Counter()
+    for one in known:
+        if one.error is not None:
+            errors[one.error] += one.weight
+    transfers = sum(one.weight for one in known)
+    return NOTHING._replace(
+        seen=len(known),
+        transfers=transfers,
+        incomplete=transfers - errors.total() - sum(one.weight for one in measured),
+        failed=errors.total(),
+        late=len(group) - len(known),
+        errors=dict(sorted(errors.items())),
+        bytes=total(one.weight * one.bytes for one in measured),
+        descriptors=total(one.weight * one.descriptors for one in measured),
+        blocks=total(one.weight * one.blocks for one in measured),
+        **_durations([(one.duration_ns, one.weight) for one in measured]),
+        **_posts([(one.post_ns, one.weight) for one in measured if one.post_ns is not None]),
+    )
+
+
+def _durations(weighed: list[tuple[int, int]]) -> dict[str, Any]:
+    durations = [duration for duration, _ in weighed]
+    logs = [(log(duration), weight) for duration, weight in weighed if duration]
     return {
-        "transfers": len(group),
-        "incomplete": len(group) - errors.total() - len(measured),
-        "failed": errors.total(),
-        "errors": dict(sorted(errors.items())),
-        "bytes": _total(transfer.bytes for transfer in measured),
-        "descriptors": _total(transfer.descriptors for transfer in measured),
-        "blocks": _total(transfer.blocks for transfer in measured),
-        **_times([transfer.duration_ns for transfer in measured]),
-        **_posts([transfer.post_ns for transfer in measured if transfer.post_ns is not None]),
-    }
-
-
-def _times(durations: list[int]) -> dict[str, Any]:
-    return {
-        "duration_ns_sum": _total(durations),
-        # fsum rounds once, at the end: a plain sum would depend on the order.
-        "duration_log_sum": fsum(log(duration) for duration in durations if duration),
+        "duration_ns_sum": total(duration * weight for duration, weight in weighed),
+        # Integers as far as they go; of the logarithms fsum rounds once, at the end: a plain sum depends on the order.
+        "duration_sq_sum": float(sum(duration * duration * weight for duration, weight in weighed)),
+        "duration_log_sum": fsum(value * weight for value, weight in logs),
+        "duration_log_sq_sum": fsum(value * value * weight for value, weight in logs),
         "duration_ns_min": min(durations, default=None),
         "duration_ns_max": max(durations, default=None),
-        "duration_hist": Histogram.of(durations).to_bytes(),
+        "duration_hist": Histogram.of(durations, [weight for _, weight in weighed]).to_bytes(),
     }
 
 
-def _posts(posts: list[int]) -> dict[str, Any]:
-    return {"post_ns_sum": _total(posts), "post_hist": Histogram.of(posts).to_bytes()}
-
-
-def _total(values: Iterable[int]) -> int:
-    return min(sum(values), _INT64_MAX)
+def _posts(weighed: list[tuple[int, int]]) -> dict[str, Any]:
+    return {
+        "post_ns_sum": total(post * weight for post, weight in weighed),
+        "post_hist": Histogram.of((post for post, _ in weighed), [weight for _, weight in weighed]).to_bytes(),
+    }

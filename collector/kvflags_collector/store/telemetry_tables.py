@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The telemetry tables: raw spans, the resources that sent them, the minutes to be rolled, and the minute roll-ups.
+"""The telemetry as it came: raw spans and the resources that sent them.
 
 Span times are integers of nanoseconds (`*_ns`), all others of microseconds (`*_us`), both since 1970 in UTC.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, SmallInteger, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, LargeBinary, SmallInteger, Table, Text
 
 from kvflags_collector.store.metadata import metadata
 
-__all__ = ["dirty_minutes", "resources", "rollups_minute", "spans"]
+__all__ = ["resources", "spans"]
 
 
 def _text(name: str) -> Column[str]:
@@ -65,48 +65,4 @@ resources = Table(
     metadata,
     Column("fingerprint", LargeBinary(16), primary_key=True),
     Column("attributes", JSON, nullable=False),
-)
-
-# `mark` is a random number that each transaction writes anew: who has rolled a minute removes its row only if the mark
-# is still the one seen before reading the spans. `due_us`: not to be rolled before; 0 is at once.
-dirty_minutes = Table(
-    "dirty_minutes",
-    metadata,
-    Column("minute_us", BigInteger, primary_key=True, autoincrement=False),
-    Column("deployment", Text, primary_key=True),
-    Column("mark", BigInteger, nullable=False),
-    Column("due_us", BigInteger, nullable=False, server_default="0"),
-    sqlite_with_rowid=False,
-)
-
-# transfers = measured + failed + incomplete. The sums and histograms are those of the measured ones alone: what a
-# failed or half-seen transfer moved says nothing of how long one takes. `errors` is {failure kind: transfers}.
-rollups_minute = Table(
-    "rollups_minute",
-    metadata,
-    Column("minute_us", BigInteger, primary_key=True, autoincrement=False),
-    *(
-        Column(name, kind, primary_key=True, autoincrement=False)
-        for name, kind in (
-            ("deployment", Text),
-            ("generation", Text),
-            ("epoch", BigInteger),
-            ("engine_id", Text),
-            ("arm", Text),
-            ("direction", Text),
-            ("size_class", Text),
-            ("backend", Text),
-        )
-    ),
-    *(Column(name, Integer, nullable=False) for name in ("transfers", "incomplete", "failed")),
-    Column("errors", JSON, nullable=False),
-    *(Column(name, BigInteger, nullable=False) for name in ("bytes", "descriptors", "blocks")),
-    Column("duration_ns_sum", BigInteger, nullable=False),
-    Column("duration_log_sum", Float, nullable=False),
-    Column("post_ns_sum", BigInteger, nullable=False),
-    Column("duration_ns_min", BigInteger),
-    Column("duration_ns_max", BigInteger),
-    Column("duration_hist", LargeBinary, nullable=False),
-    Column("post_hist", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )

@@ -2,7 +2,8 @@
 """From the spans of ranks to transfers. Pure: no clock, no database.
 
 A transfer is what one request moved between two engines: the group of its ranks' spans. It counts in the minute of its
-earliest rank, under that rank's labels. With one rank, each span is a transfer.
+earliest rank, under that rank's labels. With one rank, each span is a transfer. A day is frozen a day after its end: a
+span received later is counted as late, by itself, and is no part of a transfer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvflags.telemetry.failures import FailureKind
+from kvflags_collector.store.sampling import weight
 
 __all__ = ["Key", "Rank", "Transfer", "transfers"]
 
 _STATUS_ERROR = 2
+_KINDS = frozenset(kind.value for kind in FailureKind)
+_DAY_NS, _DAY_US = 86_400 * 10**9, 86_400 * 10**6
 # By total payload, which the layout does not change (descriptors it does), in bytes.
 _SIZES = (1 << 16, 1 << 20, 1 << 24)
 _SIZE_CLASSES = ("64Ki", "1Mi", "16Mi", "more")
@@ -44,6 +48,8 @@ class Rank(NamedTuple):
     blocks: int | None
     post_ns: int | None
     backend: str
+    received_us: int
+    trace_state: str | None
 
 
 class Key(NamedTuple):
@@ -64,6 +70,7 @@ class Transfer:
     """Sums over the ranks; `post_ns` is the slowest rank's, None where none told it.
 
     error: the failure kind of the earliest failed rank, None where none failed. complete: all its ranks were seen.
+    weight: how many transfers it stands for. late: a span that came after its day was frozen.
     """
 
     key: Key
@@ -75,15 +82,26 @@ class Transfer:
     descriptors: int
     blocks: int
     post_ns: int | None
+    weight: int = 1
+    late: bool = False
 
 
 def transfers(ranks: Iterable[Rank]) -> Iterator[Transfer]:
-    """The transfers that these spans are parts of, whatever order they come in, by start."""
+    """The transfers that these spans are parts of, and those that came too late, whatever order they come in."""
     groups: dict[tuple[str, bytes, bytes], list[Rank]] = {}
-    for rank in sorted(ranks):
-        alone = (rank.world_size or 1) <= 1
+    for rank in sorted(ranks, key=_place):
+        alone = (rank.world_size or 1) <= 1 or _is_late(rank)
         groups.setdefault((rank.deployment, rank.trace_id, rank.span_id if alone else b""), []).append(rank)
     return map(_transfer, groups.values())
+
+
+def _place(rank: Rank) -> tuple[int, bytes, bytes]:
+    return rank[:3]
+
+
+def _is_late(rank: Rank) -> bool:
+    frozen_us = (rank.start_ns // _DAY_NS + 2) * _DAY_US
+    return rank.received_us >= frozen_us
 
 
 def _alone(rank: Rank) -> Transfer:
@@ -92,12 +110,14 @@ def _alone(rank: Rank) -> Transfer:
         key=_key(rank, rank.bytes),
         start_ns=rank.start_ns,
         complete=(rank.world_size or 1) <= 1,
-        error=(rank.error_type or FailureKind.OTHER.value) if rank.status == _STATUS_ERROR else None,
+        error=_error(rank),
         duration_ns=max(0, rank.end_ns - rank.start_ns),
         bytes=rank.bytes or 0,
         descriptors=rank.descriptors or 0,
         blocks=rank.blocks or 0,
         post_ns=rank.post_ns,
+        weight=weight(rank.trace_state, rank.trace_id),
+        late=_is_late(rank),
     )
 
 
@@ -112,14 +132,23 @@ def _transfer(ranks: Sequence[Rank]) -> Transfer:
         key=_key(first, sum(sizes) if sizes else None),
         start_ns=first.start_ns,
         complete=len({rank.rank for rank in ranks}) >= (first.world_size or 1),
-        error=next((r.error_type or FailureKind.OTHER.value for r in ranks if r.status == _STATUS_ERROR), None),
+        error=next((error for error in map(_error, ranks) if error), None),
         # An engine whose clock is set back during a transfer would report less than nothing.
         duration_ns=max(0, max(rank.end_ns for rank in ranks) - first.start_ns),
         bytes=sum(rank.bytes or 0 for rank in ranks),
         descriptors=sum(rank.descriptors or 0 for rank in ranks),
         blocks=sum(rank.blocks or 0 for rank in ranks),
         post_ns=max(posts, default=None),
+        # A failed rank is exported whatever the sampling, so a transfer that has one stands for itself alone.
+        weight=min(weight(rank.trace_state, rank.trace_id) for rank in ranks),
     )
+
+
+def _error(rank: Rank) -> str | None:
+    """The failure kind; kinds that nobody knows are one, or a client could make roll-ups of any length."""
+    if rank.status != _STATUS_ERROR:
+        return None
+    return rank.error_type if rank.error_type in _KINDS else FailureKind.OTHER.value
 
 
 def _key(first: Rank, size: int | None) -> Key:

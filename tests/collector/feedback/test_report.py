@@ -10,7 +10,7 @@ import pytest
 from kvflags.errors import NotFound
 from kvflags_collector.feedback import report
 from kvflags_collector.store.events import insert_events
-from kvflags_collector.store.telemetry_tables import rollups_minute
+from kvflags_collector.store.rollup_tables import rollups_minute
 
 NOTHING = {
     "transfers": None,
@@ -109,6 +109,7 @@ def test_the_whole_report_of_two_arms(compared):
             "dropped_spans": 0,
             "expired": 0,
             "incomplete": 0,
+            "late": 0,
         },
     }
     assert json.loads(json.dumps(found)) == found

@@ -28,7 +28,8 @@ from sqlalchemy import func, select
 from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.writer import Writer
-from kvflags_collector.store.telemetry_tables import dirty_minutes, resources, spans
+from kvflags_collector.store.rollup_tables import dirty_minutes
+from kvflags_collector.store.telemetry_tables import resources, spans
 
 
 def _count(db, table=spans) -> int:

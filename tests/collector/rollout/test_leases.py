@@ -5,7 +5,9 @@ import pytest
 
 from kvflags.errors import ErrorCode, NotFound
 from kvflags_collector.rollout import leases
-from kvflags_collector.times import SECOND
+from kvflags_collector.store.presence import heard
+from kvflags_collector.store.skew import clocks
+from kvflags_collector.times import SECOND, rfc3339
 
 
 def treated(fleet):
@@ -181,3 +183,21 @@ def test_a_heartbeat_is_stored_whole(fleet):
     ]
     facts = fleet.rows("engines", "facts")[0][0]
     assert (facts["vllm"], facts["backend"], facts["kv_heads_per_rank"]) == ("0.32.0", "FLASH_ATTN", 4)
+
+
+def test_heartbeats_tell_who_was_alive_and_how_wrong_its_clock_is(fleet):
+    fleet.create()
+    fleet.register("r1")
+    for late_s in (3, 0, 2):
+        fleet.beat("r1", clock=rfc3339(fleet.now + 3600 * SECOND - late_s * SECOND))
+        fleet.now += 60 * SECOND
+    # The heartbeat that was the shortest on its way tells it; clocks drift by 3 ms between two.
+    assert fleet.rows("engines", "skew_ms") == [(3_600_000.0 - 3.0,)]
+    with fleet.db.read() as conn:
+        [there] = heard(conn, ["c/ns/a"], 0, fleet.now)
+        corrected = clocks(conn, ["c/ns/a"])
+    assert (there.engine_id, there.minutes, there.starts) == ("engine-r1", 3, 1)
+    assert [(one.engine_id, one.skew_us) for one in corrected] == [
+        ("engine-r1", 3597 * SECOND),
+        ("engine-r1", 3600 * SECOND),
+    ]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that was ever rolled up, each transfer once, from the coarsest roll-ups that are up to date.
+
+A day counts by its one row; the open day by its hours, and the open hour by its minutes. So what is read grows with the
+number of deployments and days, whatever their traffic, and nothing waits for hours or days to be merged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, select, true
+
+from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Level, batches
+from kvflags_collector.store.measures import Measures
+from kvflags_collector.store.transfers import Key
+
+__all__ = ["Rolled", "rolled"]
+
+# {start of a part: deployments}
+Stale = Mapping[int, Collection[str]]
+_WIDTH = 1 + len(Key._fields)
+# Rows fetched at once, and values bound in one statement.
+_ROWS, _BATCH = 5000, 500
+
+
+class Rolled(NamedTuple):
+    """A row of one of the roll-ups; `start_us` is that of its minute, hour or day."""
+
+    start_us: int
+    key: Key
+    measures: Measures
+
+
+def rolled(conn: Connection) -> Iterator[Rolled]:
+    """In no order. `conn` sees one state of the database throughout, or a transfer could be missing or come twice."""
+    stale_hours = _dirty(conn, HOUR)
+    stale_days = _dirty(conn, DAY)
+    for hour_us, deployments in stale_hours.items():
+        stale_days[DAY.start(hour_us)] |= deployments
+    for row in _read(conn, DAY, true()):
+        if row.key.deployment not in stale_days.get(row.start_us, ()):
+            yield row
+    for row in _instead_of(conn, HOUR, DAY, stale_days):
+        if row.key.deployment not in stale_hours.get(row.start_us, ()):
+            yield row
+    yield from _instead_of(conn, MINUTE, HOUR, stale_hours)
+
+
+def _dirty(conn: Connection, level: Level) -> defaultdict[int, set[str]]:
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    c = level.dirty.c
+    for start_us, deployment in conn.execute(select(c[level.time], c.deployment)):
+        found[start_us].add(deployment)
+    return found
+
+
+def _instead_of(conn: Connection, level: Level, above: Level, stale: Stale) -> Iterator[Rolled]:
+    """The rows of a level that stale parts of the level above are made of."""
+    for start_us, deployments in stale.items():
+        within = and_(level.at >= start_us, level.at < start_us + above.length_us)
+        for some in batches(sorted(deployments), _BATCH):
+            yield from _read(conn, level, and_(within, level.rollups.c.deployment.in_(some)))
+
+
+def _read(conn: Connection, level: Level, condition: ColumnElement[bool]) -> Iterator[Rolled]:
+    c = level.rollups.c
+    query = select(level.at, *(c[name] for name in (*Key._fields, *Measures._fields))).where(condition)
+    for row in conn.execute(query.execution_options(yield_per=_ROWS)):
+        yield Rolled(row[0], Key(*row[1:_WIDTH]), Measures(*row[_WIDTH:]))

@@ -7,7 +7,6 @@ the message is taken off the wire, where flow control holds it back.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,11 +17,16 @@ from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.refusals import retry_info, retry_seconds, status_of
 from kvflags_collector.ingest.signals import SIGNALS, Signal
+from kvflags_collector.ingest.turns import Turns
 
 __all__ = ["GrpcServer"]
 
 # No valid message begins like this (field 3 of a type that does not exist), so a compressed one is told by its start.
 _GZIP = b"\x1f\x8b"
+# gRPC hands over whole messages and tells no size before: so many may arrive at once, of at most 64 MiB each.
+# Who sends right away needs milliseconds, so few are enough; 200 silent streams cost others 3 s.
+_PLACES = 16
+_PATIENCE_S = 0.25
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -58,7 +62,8 @@ class GrpcServer:
 
 class _Services(grpc.GenericRpcHandler):
     def __init__(self, receiver: Receiver) -> None:
-        self._exports = {signal.method: _Export(receiver, signal) for signal in SIGNALS}
+        turns = Turns(_PLACES, _PATIENCE_S)
+        self._exports = {signal.method: _Export(receiver, signal, turns) for signal in SIGNALS}
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         export = self._exports.get(details.method)
@@ -69,9 +74,10 @@ class _Services(grpc.GenericRpcHandler):
 class _Export:
     """The handler of one signal."""
 
-    def __init__(self, receiver: Receiver, signal: Signal) -> None:
+    def __init__(self, receiver: Receiver, signal: Signal, turns: Turns) -> None:
         self._receiver = receiver
         self._signal = signal
+        self._turns = turns
 
     async def handle(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         try:
@@ -93,11 +99,11 @@ class _Export:
     async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
         limit_s = self._receiver.limits.read_s
         try:
-            async with asyncio.timeout(limit_s):
+            async with self._turns.turn(limit_s):
                 async for message in messages:
                     return message
         except TimeoutError:
-            raise Refused(408, f"the message did not arrive within {limit_s:g} s") from None
+            raise Refused(408, "the message did not arrive in time") from None
         raise Refused(400, "the call holds no message")
 
 
@@ -120,6 +126,7 @@ def _options(limit: int) -> list[tuple[str, int]]:
         ("grpc.per_message_decompression", 0),
         # With it two processes could hold one port, each getting half of what is sent.
         ("grpc.so_reuseport", 0),
-        # What one connection may have on the way before flow control holds it back, times the largest message.
         ("grpc.max_concurrent_streams", 16),
+        # What is not read yet then stays at 64 KiB a stream; else gRPC takes up to 16 MiB in advance on a fast line.
+        ("grpc.http2.bdp_probe", 0),
     ]

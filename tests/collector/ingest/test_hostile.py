@@ -22,6 +22,11 @@ from kvflags_collector.ingest.signals import TRACES
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
+def _spans(request_of) -> bytes:
+    now = time.time_ns()
+    return request_of({"start_time_unix_nano": now, "end_time_unix_nano": now}).SerializeToString()
+
+
 @pytest.fixture
 def bystander(collector, request_of) -> Callable[[], object]:
     """bystander(): a context in which another client exports; at its end each was acknowledged, and soon."""
@@ -33,10 +38,9 @@ def bystander(collector, request_of) -> Callable[[], object]:
         def export() -> None:
             with httpx.Client(base_url=collector.url, timeout=30) as client:
                 while not stop.is_set() or len(waits) < 4:
-                    span = {"start_time_unix_nano": time.time_ns(), "end_time_unix_nano": time.time_ns()}
                     began = time.monotonic()
-                    body = request_of(span).SerializeToString()
-                    assert client.post("/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+                    answer = client.post("/v1/traces", content=_spans(request_of), headers=PROTOBUF)
+                    assert answer.status_code == 200
                     waits.append(time.monotonic() - began)
 
         with ThreadPoolExecutor(1) as pool:
@@ -91,3 +95,29 @@ def test_hundreds_of_slow_connections_are_in_nobodys_way(collector, bystander):
             for conn in slow[4::5]:
                 time.sleep(0.01)
                 conn.sendall(b"x")
+
+
+def test_silent_grpc_streams_make_room(collector, request_of):
+    release = threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        release.wait(60)
+        yield from ()
+
+    with ExitStack() as stack:
+        stack.callback(release.set)
+        channels = [
+            # A channel of its own is a connection of its own.
+            grpc.insecure_channel(collector.grpc_address, [("grpc.use_local_subchannel_pool", 1)])
+            for _ in range(6)
+        ]
+        for channel in channels:
+            stack.enter_context(channel)
+        calls = [channel.stream_unary(TRACES.method).future(silent()) for channel in channels[1:] for _ in range(15)]
+        export = channels[0].unary_unary(TRACES.method)
+        for _ in range(4):
+            began = time.monotonic()
+            assert export(_spans(request_of), timeout=60) == b""
+            assert time.monotonic() - began < 5
+        # They were sent away because others waited, long before the 30 s that each may take.
+        assert sum(call.done() for call in calls) > 0

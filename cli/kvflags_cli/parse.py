@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from kvflags.errors import UsageError
 from kvflags.settings import id_problem
 
-__all__ = ["duration", "identity", "labels", "percentage"]
+__all__ = ["duration", "identity", "labels", "percentage", "ramp_step"]
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
@@ -43,6 +43,15 @@ def labels(pairs: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"--label: not a label, or named twice: {pair!r}", hint="such as --label tier=canary")
         named[name] = value
     return named
+
+
+def ramp_step(text: str) -> dict[str, float | int]:
+    """`5%` or a count such as `2`, as the API takes a step."""
+    if text.strip().endswith("%"):
+        return {"percent": percentage(text.strip())}
+    if not text.strip().isdecimal():
+        raise UsageError(f"--steps: not a percentage or a count: {text!r}", hint="such as 1,2,5 or 1%,5%,25%")
+    return {"count": int(text)}
 
 
 def percentage(text: str) -> float:

@@ -20,10 +20,13 @@ from kvflags.flags.model import (
     Isolation,
     Phase,
     PinState,
+    Ramp,
     Role,
+    Step,
     Target,
     Variant,
 )
+from kvflags.flags.versions import in_range, range_problem
 
 __all__ = [
     "BUCKETS",
@@ -39,18 +42,22 @@ __all__ = [
     "Line",
     "Phase",
     "PinState",
+    "Ramp",
     "Refusal",
     "Role",
     "Rule",
     "RuleClass",
     "Ruling",
     "Standing",
+    "Step",
     "Target",
     "Variant",
     "assign",
     "bucket",
     "evaluate",
     "fractional",
+    "in_range",
     "minor",
+    "range_problem",
     "refusals",
 ]

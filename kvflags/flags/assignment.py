@@ -57,7 +57,7 @@ def _outside(flag: Flag, member: Candidate) -> tuple[Arm | None, str] | None:
     """Arm and reason of a deployment that no target can treat; None for all others."""
     if bucket(flag.salt_enrolment, member.deployment) >= flag.enrolment:
         return None, "not_enrolled"
-    if bucket(flag.salt_arm, member.deployment) >= BUCKETS - flag.holdback:
+    if member.deployment in flag.held_back or bucket(flag.salt_arm, member.deployment) >= BUCKETS - flag.holdback:
         return Arm.CONTROL, "holdback"
     return None
 

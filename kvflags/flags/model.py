@@ -24,7 +24,9 @@ __all__ = [
     "Isolation",
     "Phase",
     "PinState",
+    "Ramp",
     "Role",
+    "Step",
     "Target",
     "Variant",
 ]
@@ -160,6 +162,45 @@ class Target(_Json):
         return "1 deployment" if self.count == 1 else f"{self.count} deployments"
 
 
+@dataclass(frozen=True, slots=True)
+class Step(_Json):
+    """One step of a ramp: aim at `target`, and stay at least `hold_s` seconds, until `sample` deployments are treated
+    and effective. `approval`: a person has to promote it; the ramp never enters it by itself."""
+
+    target: Target
+    hold_s: int
+    sample: int = 1
+    approval: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return super(Step, self).to_json() | {"target": self.target.to_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Step:
+        return super(Step, cls).from_json({**document, "target": Target.from_json(document["target"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp(_Json):
+    """The steps of a rollout, and where it is: `at` indexes the step in force (-1: none yet), entered at `since_us`."""
+
+    steps: tuple[Step, ...]
+    at: int = -1
+    since_us: int = 0
+
+    @property
+    def following(self) -> Step | None:
+        """The step that comes next, None after the last."""
+        return self.steps[self.at + 1] if self.at + 1 < len(self.steps) else None
+
+    def to_json(self) -> dict[str, Any]:
+        return super(Ramp, self).to_json() | {"steps": [step.to_json() for step in self.steps]}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Ramp:
+        return super(Ramp, cls).from_json({**document, "steps": tuple(map(Step.from_json, document["steps"]))})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag(_Json):
     """The stored rollout of one feature.
@@ -167,6 +208,11 @@ class Flag(_Json):
     `target` is the default; `overrides` holds one target per attention backend. `enrolment` and `holdback` are shares
     in `BUCKETS`. `baseline_s` and `quiet_s` are in seconds: how long a deployment is observed before it can be treated,
     and for how long it must have had no new engine.
+
+    `labels` and `vllm` (a range such as `>=0.30,<0.33`) are gates of this flag beside those of the feature. `held_back`
+    names deployments that are never treated, for fleets too small for a share. `criteria` for graduation, in words, and
+    `expires` (a date) are declared when the flag is created. `default_since_us`: since when it is being made the
+    default, with a last holdback.
     """
 
     key: str
@@ -182,6 +228,13 @@ class Flag(_Json):
     kill_switch: bool = False
     baseline_s: int = 7 * 86_400
     quiet_s: int = 600
+    labels: Mapping[str, str] = field(default_factory=dict)
+    vllm: str = ""
+    held_back: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+    expires: str | None = None
+    ramp: Ramp | None = None
+    default_since_us: int | None = None
     hash_version: str = HASH_VERSION
 
     def target_for(self, backend: str) -> Target:
@@ -192,17 +245,24 @@ class Flag(_Json):
         return super(Flag, self).to_json() | {
             "target": self.target and self.target.to_json(),
             "overrides": {backend: target.to_json() for backend, target in self.overrides.items()},
+            "labels": dict(self.labels),
+            "held_back": list(self.held_back),
+            "criteria": list(self.criteria),
+            "ramp": self.ramp and self.ramp.to_json(),
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Flag:
-        target, overrides = document.get("target"), document.get("overrides") or {}
+        target, overrides, ramp = document.get("target"), document.get("overrides") or {}, document.get("ramp")
         return super(Flag, cls).from_json(
             {
                 **document,
                 "phase": Phase(document.get("phase", Phase.DRAFT)),
                 "target": Target.from_json(target) if target else None,
                 "overrides": {backend: Target.from_json(entry) for backend, entry in overrides.items()},
+                "held_back": tuple(document.get("held_back") or ()),
+                "criteria": tuple(document.get("criteria") or ()),
+                "ramp": Ramp.from_json(ramp) if ramp else None,
             }
         )
 

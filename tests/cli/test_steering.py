@@ -96,3 +96,26 @@ def test_two_operators_at_once_see_each_others_change(kvflags, rolling):
 def test_names_of_deployments_complete(kvflags, rolling):
     assert deployments("prod/") == [ONE]
     assert deployments("x") == []
+
+
+def test_a_ramp_is_laid_out_shown_and_promoted(kvflags, rolling):
+    planned = kvflags("rollout", "plan", KEY, "--steps", "1,2,5", "--hold", "2d", "--approve", *WHY)
+    assert (planned.code, planned.err) == (0, f"next: kvflags rollout status {KEY}\n")
+    assert "target       1 deployment\n" in kvflags("rollout", "promote", KEY, *WHY).out
+    status = kvflags("rollout", "status", KEY).out
+    assert "ramp         [1 deployment] → 2 deployments → 5 deployments\n" in status
+    assert "next step    time: 0 s of 2 d; analysis: no transfer" in status
+    locked = kvflags("rollout", "set", KEY, "50%", *WHY)
+    assert (locked.code, locked.err.splitlines()[0]) == (2, f"error: a ramp steers the flag '{KEY}'")
+    assert kvflags("rollout", "plan", KEY, "--clear", *WHY).code == 0
+    assert "holdback     5 %\n" in kvflags("rollout", "promote", KEY, "--default", *WHY).out
+
+
+def test_a_wrong_ramp_is_refused(kvflags, rolling):
+    wrong = kvflags("rollout", "plan", KEY, "--steps", "1,two", *WHY)
+    assert (wrong.code, wrong.err.splitlines()[0]) == (2, "error: --steps: not a percentage or a count: 'two'")
+    shrinking = kvflags("rollout", "plan", KEY, "--steps", "5%,1%", *WHY)
+    assert (shrinking.code, shrinking.err.splitlines()[0]) == (
+        2,
+        "error: the steps of a ramp grow, all as percentages or all as counts",
+    )

@@ -12,7 +12,7 @@ from kvflags_cli.commands import connect
 from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
 from kvflags_cli.output import say, show
-from kvflags_cli.parse import duration, percentage
+from kvflags_cli.parse import duration, percentage, ramp_step
 from kvflags_cli.settings import this_author
 from kvflags_cli.wait import until_none_is_treated
 
@@ -45,6 +45,14 @@ Revision = Annotated[
         "--revision", metavar="N", help="Refuse when the flag has changed since this one.", show_default=False
     ),
 ]
+Steps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="LIST", help="Such as 1,2,5 or 1%,5%,25%,50%.", show_default=False),
+]
+Hold = Annotated[str, typer.Option("--hold", metavar="TIME", help="How long each step lasts at least.")]
+Approve = Annotated[bool, typer.Option("--approve", help="Each step waits for a `promote` as well.")]
+NoRamp = Annotated[bool, typer.Option("--clear", help="Take the ramp away; the aim stays where it is.")]
+Default = Annotated[bool, typer.Option("--default", help="Make it the default.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until no treated engine lives.")]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long to wait.")]
 To = Annotated[
@@ -180,6 +188,55 @@ def undo(
     """Aim as before the last change of the aim. Running generations keep what they have."""
     body = _change(reason, author) | ({} if to is None else {"to": to})
     _act("undo", key, body, collector, as_json=as_json)
+
+
+@app.command(
+    epilog=example(
+        "kvflags rollout plan cross-layer-blocks --reason 'as usual'",
+        "kvflags rollout plan cross-layer-blocks --steps 1,2,5 --hold 7d --reason 'slowly'",
+    )
+)
+def plan(
+    *,
+    key: Key,
+    reason: Reason,
+    steps: Steps = None,
+    hold: Hold = "3d",
+    approve: Approve = False,
+    clear: NoRamp = False,
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lay out a ramp, whose steps advance by themselves on time and sample; without --steps, what suits the fleet."""
+    seconds = round(duration(hold, "--hold"))
+    given = [ramp_step(text) | {"hold_s": seconds, "approval": approve} for text in (steps or "").split(",") if text]
+    body: dict[str, Any] = _change(reason, author) | {"steps": None if clear else given, "hold_s": seconds}
+    with connect(collector) as client:
+        show("flag", client.put("flags", key, "ramp", body=body), as_json=as_json)
+    say(f"next: kvflags rollout status {key}")
+
+
+@app.command(
+    epilog=example(
+        "kvflags rollout promote cross-layer-blocks --reason 'looks good'",
+        "kvflags rollout promote cross-layer-blocks --default --reason 'ready'",
+    )
+)
+def promote(
+    *,
+    key: Key,
+    reason: Reason,
+    default: Default = False,
+    revision: Revision = None,
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Enter the next step of the ramp now; with --default, treat everybody but a last holdback of 5 % for 14 days."""
+    body: dict[str, Any] = _change(reason, author) | {"default": default}
+    body |= {} if revision is None else {"revision": revision}
+    _act("promote", key, body, collector, as_json=as_json)
 
 
 @app.command(epilog=example("kvflags rollout history cross-layer-blocks"))

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from sqlalchemy import Connection
 
 from kvflags.errors import UsageError
-from kvflags.flags import Flag
+from kvflags.flags import Flag, Step
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once, etag
-from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Target, Undo
+from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Promote, RampPlan, Target, Undo
 from kvflags_collector.feedback import report
-from kvflags_collector.rollout import alarms, audit, course, decide, explain, flags, status
+from kvflags_collector.rollout import alarms, assign, audit, course, decide, explain, flags, ramp, status
 
 __all__ = ["router"]
 
@@ -87,6 +88,28 @@ def resume(key: str, body: Change, once: Once) -> dict[str, Any]:
 def undo(key: str, body: Undo, once: Once) -> dict[str, Any]:
     """Aim again as before the last change of the aim, or as at a revision."""
     return _changed(once, key, course.undo, to=body.to, **_change(body, once))
+
+
+@router.put("/{key}/ramp")
+def plan_ramp(key: str, body: RampPlan, once: Once) -> dict[str, Any]:
+    """Lay out a ramp, or take it away."""
+    given = body.steps and tuple(
+        Step(flags.target(one.percent, one.count), one.hold_s, one.sample, one.approval) for one in body.steps
+    )
+
+    def change(conn: Connection, key: str, **more: Any) -> Flag:  # noqa: ANN401
+        flag = flags.get(conn, key)
+        size = sum(one.eligible and one.complete for one in assign.fleet(conn, flag, more["now"]))
+        steps = given or ramp.default_steps(size, body.hold_s)
+        return ramp.plan(conn, key, None if body.steps is None else steps, **more)
+
+    return _changed(once, key, change, **_change(body, once))
+
+
+@router.post("/{key}/promote")
+def promote(key: str, body: Promote, once: Once) -> dict[str, Any]:
+    """Enter the next step of the ramp now, or make the feature the default with a last holdback."""
+    return _changed(once, key, course.make_default if body.default else course.promote, **_change(body, once))
 
 
 @router.post("/{key}/decide")

@@ -20,6 +20,8 @@ __all__ = [
     "Id",
     "KillSwitch",
     "Opt",
+    "Promote",
+    "RampPlan",
     "RegisterBody",
     "Reopen",
     "Target",
@@ -188,6 +190,29 @@ class Undo(Change):
     """`POST /api/v1/flags/{key}/undo`. `to`: the revision to aim as; without it, the aim before the last change."""
 
     to: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class RampStep(_Body):
+    """One step of a ramp: exactly one of percent and count; `hold_s` in seconds."""
+
+    percent: float | None = None
+    count: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    hold_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 3 * 86_400
+    sample: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    approval: bool = False
+
+
+class RampPlan(Change):
+    """`PUT /api/v1/flags/{key}/ramp`. `steps`: empty for those that suit the fleet's size, null to take it away."""
+
+    steps: Annotated[list[RampStep], Field(max_length=50)] | None
+    hold_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 3 * 86_400
+
+
+class Promote(Change):
+    """`POST /api/v1/flags/{key}/promote`: the next step, or the default."""
+
+    default: bool = False
 
 
 class Opt(Change):

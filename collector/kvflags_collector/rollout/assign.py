@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, RowMapping, or_, select, update
 
-from kvflags.features import FEATURES
 from kvflags.flags import Assignment, Candidate, Flag, Phase, Target, assign
-from kvflags_collector.rollout import declared, observe
+from kvflags_collector.rollout import declared, gate, observe
 from kvflags_collector.rollout.declared import NOTHING, Declaration
 from kvflags_collector.store.control_tables import assignments, declarations, deployments
 from kvflags_collector.times import SECOND
@@ -80,7 +79,7 @@ def _member(  # noqa: PLR0917 (everything that is known of one deployment)
     return Member(
         deployment=row["id"],
         backend=(backends.pop() or "") if len(backends) == 1 else "",
-        eligible=bool(seen) and not observe.disqualified(FEATURES[flag.feature], seen),
+        eligible=bool(seen) and not gate.refusals(flag, seen, stated),
         complete=stated.waives or (baseline is not None and now - baseline >= flag.baseline_s * SECOND),
         present=now - row["last_seen_us"] < _PRESENT_US,
         previous=previous,

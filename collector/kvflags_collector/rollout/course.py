@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a rollout: pause it, resume it, take the last change of its aim back."""
+"""The course of a rollout: pause it, resume it, promote it, take the last change of its aim back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from sqlalchemy import Connection, select
 
 from kvflags.errors import Conflict, ErrorCode
-from kvflags.flags import Flag, Phase
-from kvflags_collector.rollout import assign, flags
+from kvflags.flags import BUCKETS, Flag, Phase, Target
+from kvflags_collector.rollout import assign, flags, ramp
 from kvflags_collector.store.control_tables import flag_revisions
 
-__all__ = ["pause", "resume", "undo"]
+__all__ = ["make_default", "pause", "promote", "resume", "undo"]
 
 # What `undo` takes back. Phase and kill switch are not among them: what was stopped is started on purpose.
 _AIM = ("target", "overrides", "enrolment", "holdback")
@@ -38,6 +38,35 @@ def resume(conn: Connection, key: str, *, author: str, reason: str, revision: in
         raise _wrong_phase(flag, f"`kvflags rollout start {key}` starts what is not paused")
     running = replace(flag, phase=Phase.RUNNING)
     return flags.revise(conn, running, "resume", author=author, reason=reason, now=now)
+
+
+def promote(conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int) -> Flag:
+    """Enter the next step of the ramp now: also the approval that a step may ask for. Writes.
+
+    It holds for the revision it was given to: with another in force it is a Conflict, and nothing is entered.
+    """
+    flag = _running(flags.based_on(conn, key, revision))
+    if flag.ramp is None or flag.ramp.following is None:
+        message = f"the flag {key!r} has no step to go on to"
+        hint = f"`kvflags rollout plan {key}` lays out a ramp; --default makes it the default"
+        raise Conflict(message, hint=hint, code=ErrorCode.WRONG_PHASE)
+    return ramp.enter(conn, flag, author=author, reason=reason, now=now)
+
+
+def make_default(
+    conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int
+) -> Flag:
+    """Treat everybody eligible but a last holdback of 5 %, which the ramper ends after 14 days. Writes."""
+    flag = _running(flags.based_on(conn, key, revision))
+    if flag.default_since_us is not None:
+        return flag
+    held = max(flag.holdback, ramp.HOLDBACK)
+    everybody = replace(
+        flag, target=Target(share=BUCKETS), overrides={}, holdback=held, ramp=None, default_since_us=now
+    )
+    changed = flags.revise(conn, everybody, "make_default", author=author, reason=reason, now=now)
+    assign.deal(conn, changed, now)
+    return changed
 
 
 def undo(
@@ -68,6 +97,12 @@ def undo(
     if changed.phase == Phase.RUNNING:
         assign.deal(conn, changed, now)
     return changed
+
+
+def _running(flag: Flag) -> Flag:
+    if flag.phase != Phase.RUNNING:
+        raise _wrong_phase(flag, f"`kvflags rollout {'resume' if flag.phase == Phase.PAUSED else 'start'} {flag.key}`")
+    return flag
 
 
 def _last_other_aim(conn: Connection, flag: Flag) -> dict[str, object]:

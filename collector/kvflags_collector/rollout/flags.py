@@ -122,6 +122,9 @@ def set_target(
     if flag.phase not in {Phase.DRAFT, Phase.RUNNING}:
         hint = f"start it again with a reason first: POST /api/v1/flags/{key}/start"
         raise Conflict(f"the flag {key!r} is {flag.phase}", hint=hint, code=ErrorCode.WRONG_PHASE)
+    if flag.ramp is not None and flag.ramp.following is not None:
+        hint = f"`kvflags rollout promote {key}` goes on now; `kvflags rollout plan {key} --clear` takes the ramp away"
+        raise Conflict(f"a ramp steers the flag {key!r}", hint=hint, code=ErrorCode.WRONG_PHASE)
     aimed = _aimed(flag, aim, backend)
     changed = revise(conn, replace(aimed, phase=Phase.RUNNING), "set_target", author=author, reason=reason, now=now)
     assign.deal(conn, changed, now)
@@ -201,8 +204,8 @@ def based_on(conn: Connection, key: str, revision: int | None) -> Flag:
         message = f"the flag {key!r} is at revision {flag.revision}, the change was based on {revision}"
         hint = f"look again: `kvflags rollout status {key}`"
         before = document(conn, key, revision)
-        diff = difference(before, flag.to_json()) if before else []
-        detail = {"diff": diff, "since": _since(conn, key, revision)}
+        diff = difference(before, flag.to_json())
+        detail = {"diff": diff, "since": _since(conn, key, revision)} if before else None
         raise Conflict(message, hint=hint, code=ErrorCode.STALE_REVISION, detail=detail)
     return flag
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select
 
-from kvflags.features import FEATURES
 from kvflags.flags import Flag
-from kvflags_collector.rollout import declared, flags, leases, observe, pins
+from kvflags_collector.rollout import declared, flags, gate, leases, observe, pins
 from kvflags_collector.rollout.declared import NOTHING, Declaration
 from kvflags_collector.rollout.pins import Pin
 from kvflags_collector.rollout.standing import assignment, opted, unobserved
@@ -125,7 +124,7 @@ def _deployment(  # noqa: PLR0917 (everything that is known of one deployment)
 def _under(  # noqa: PLR0917 (as above, under one flag)
     conn: Connection, flag: Flag, row: RowMapping, stated: Declaration, in_force: Iterable[Pin], now: int
 ) -> dict[str, Any]:
-    refused = observe.disqualified(FEATURES[flag.feature], observe.seen(conn, row, stated, now))
+    refused = gate.refusals(flag, observe.seen(conn, row, stated, now), stated)
     waiting = unobserved(conn, flag, row, stated, now)
     dealt = assignment(conn, flag.key, row["id"])
     mine = [pin for pin in in_force if pin.deployment == row["id"] and pin.flag == flag.key]

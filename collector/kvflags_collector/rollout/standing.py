@@ -7,7 +7,7 @@ from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.features import FEATURES, Feature
 from kvflags.flags import Assignment, Facts, Flag, Refusal, RuleClass, Ruling, Standing, evaluate, refusals
-from kvflags_collector.rollout import declared, leases, observe, pins
+from kvflags_collector.rollout import declared, gate, leases, observe, pins
 from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import SECOND, lasting
@@ -31,7 +31,7 @@ def standing(
     feature = FEATURES[flag.feature]
     vouched = stated.waives and not (row and row["observed"])
     return Standing(
-        refusals=(*observe.disqualified(feature, seen), *_refusing(feature, known, observed=bool(seen))),
+        refusals=(*gate.refusals(flag, seen, stated), *_refusing(feature, known, observed=bool(seen))),
         unobserved=unobserved(conn, flag, row, stated, now) if row else "never seen",
         changed=observe.changed(seen, role, known) if role and known and not vouched else (),
         assignment=assignment(conn, flag.key, deployment),

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kvflags.flags import Arm, Flag, PinState
-from kvflags_collector.rollout import alarms, assign, flags, leases, pins, standing, treated
+from kvflags_collector.rollout import alarms, assign, flags, leases, pins, ramp, standing, treated
 from kvflags_collector.rollout.assign import Member
 from kvflags_collector.rollout.pins import Pin
 from kvflags_collector.store import control_tables as tables
@@ -29,6 +29,7 @@ def status(conn: Connection, key: str, now: int) -> dict[str, Any]:
         "flag": flags.shown(conn, key),
         "target": _target(flag),
         "realised": _realised(members),
+        "ramp": ramp.shown(conn, flag, now),
         "deployments": [
             _deployment(conn, flag, member, in_force=in_force, living=living, now=now)
             | {"treated_engines": on[member.deployment]}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, or_, select
 
-from kvflags_collector.rollout import assign, flags, leases, mixed, observe, pins
+from kvflags_collector.rollout import assign, flags, leases, mixed, observe, pins, ramp
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.store.control_tables import deployments, engines
 from kvflags_collector.store.database import Database
@@ -26,6 +26,7 @@ def tick(conn: Connection, now: int, timing: Timing | None = None) -> None:
         observe.observe(conn, deployment, observe.quiet(known), now)
     for flag in known:
         assign.deal_newcomers(conn, flag, now)
+        ramp.advance(conn, flag, now)
     mixed.look_everywhere(conn, now)
 
 

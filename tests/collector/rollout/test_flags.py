@@ -224,4 +224,5 @@ def test_status_shows_what_is_real_beside_the_target(fleet):
             | {"live_engines": 2, "to_replace": 2},
         ],
         "pending": "off",
+        "treated_engines": 2,
     }

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guardrails: what may stop a rollout by itself, with the evidence that it acted on. Reads only."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from kvflags.flags import Arm, Flag
+from kvflags_collector.rollout.mixed import TRANSITION
+from kvflags_collector.store.control_tables import alarms
+from kvflags_collector.store.rollup_tables import rollups_minute
+from kvflags_collector.times import SECOND, rfc3339
+
+__all__ = ["Finding", "Guard", "circuit_breaker"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A limit was passed. `deployment`: that one is taken back to control; None: the whole rollout is.
+
+    `interval`: the confidence interval that was judged, null where the rule has no statistics; `window`: the time that
+    was looked at.
+    """
+
+    metric: str
+    value: float
+    limit: float
+    n: int
+    says: str
+    deployment: str | None = None
+    interval: tuple[float, float] | None = None
+    window: tuple[str | None, str | None] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+# Everything that may stop a rollout has this shape: findings of one flag at one time, from what is stored.
+Guard = Callable[[Connection, Flag, int], Sequence[Finding]]
+
+# No statistics: so many errors in two buckets in a row mean a broken deployment and not a bad minute.
+_BUCKET_US = 300 * SECOND
+_ERRORS, _SHARE = 50, 0.01
+
+
+def circuit_breaker(conn: Connection, flag: Flag, now: int) -> list[Finding]:
+    """Treated deployments with 50 errors and 1 % of transfers failed in each of the last two whole 5-minute buckets.
+
+    A deployment in transition between two epochs fails transfers for that reason, and is left out.
+    """
+    _ = flag
+    end = now // _BUCKET_US * _BUCKET_US
+    buckets = _counts(conn, end - 2 * _BUCKET_US, end)
+    spared = _in_transition(conn)
+    return [
+        _finding(deployment, counts, end)
+        for deployment, counts in sorted(buckets.items())
+        if deployment not in spared and len(counts) == 2 and all(map(_broken, counts.values()))
+    ]
+
+
+def _in_transition(conn: Connection) -> set[str]:
+    standing = (alarms.c.kind == TRANSITION, alarms.c.ended_us.is_(None))
+    return set(conn.scalars(select(alarms.c.deployment).where(*standing)))
+
+
+def _counts(conn: Connection, begin: int, end: int) -> dict[str, dict[int, tuple[int, int]]]:
+    """{deployment: {bucket: (transfers, failed)}} of the treatment arm."""
+    m = rollups_minute.c
+    query = (
+        select(m.deployment, m.minute_us, func.sum(m.transfers), func.sum(m.failed))
+        .where(m.minute_us >= begin, m.minute_us < end, m.arm == Arm.TREATMENT)
+        .group_by(m.deployment, m.minute_us)
+    )
+    buckets: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for deployment, minute, transfers, failed in conn.execute(query):
+        bucket = minute // _BUCKET_US
+        before = buckets[deployment].get(bucket, (0, 0))
+        buckets[deployment][bucket] = (before[0] + int(transfers), before[1] + int(failed))
+    return buckets
+
+
+def _broken(counts: tuple[int, int]) -> bool:
+    transfers, failed = counts
+    return failed >= _ERRORS and failed >= _SHARE * transfers
+
+
+def _finding(deployment: str, counts: dict[int, tuple[int, int]], end: int) -> Finding:
+    transfers, failed = (sum(column) for column in zip(*counts.values(), strict=True))
+    share = failed / transfers
+    return Finding(
+        metric="transfer_errors",
+        value=share,
+        limit=_SHARE,
+        n=transfers,
+        says=f"{failed} of {transfers} transfers failed within 10 minutes",
+        deployment=deployment,
+        window=(rfc3339(end - 2 * _BUCKET_US), rfc3339(end)),
+    )

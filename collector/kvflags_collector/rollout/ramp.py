@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ramps: a rollout that raises itself, step by step, and stops itself. One function of the database and the time.
+
+`advance` does at most one thing for a flag and does it in one revision, so a collector killed anywhere leaves either
+the step before or the step after. Whoever is the ramper calls it; its lease is checked in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from kvflags.errors import Conflict, ErrorCode, UsageError
+from kvflags.flags import BUCKETS, Arm, Flag, Phase, Ramp, Step, Target
+from kvflags_collector.rollout import assign, flags, leases, pins, steer
+from kvflags_collector.rollout.audit import Actor
+from kvflags_collector.rollout.guard import Finding, Guard, circuit_breaker
+from kvflags_collector.store import control_tables as tables
+from kvflags_collector.store.rollup_tables import rollups_minute
+from kvflags_collector.times import SECOND, lasting, rfc3339
+
+__all__ = [
+    "GUARDS",
+    "HOLDBACK",
+    "HOLDBACK_US",
+    "advance",
+    "default_steps",
+    "effective",
+    "enter",
+    "plan",
+    "shown",
+    "waiting_for",
+]
+
+_KVFLAGS = "kvflags"
+# The verdict's guards join here; until then the circuit breaker stands alone.
+GUARDS: tuple[Guard, ...] = (circuit_breaker,)
+
+_FRESH_US = 3600 * SECOND
+
+# Below 200 eligible deployments a percentage is too coarse to be a plan: 1 % of 150 is one or two by luck.
+_SMALL = 200
+# The first horizon at which a deployment's verdict is frozen.
+_HOLD_S = 3 * 86_400
+
+# Making it the default: one in twenty stays off for two weeks more, so that a slow harm can still be seen.
+HOLDBACK, HOLDBACK_US = BUCKETS // 20, 14 * 86_400 * SECOND
+
+
+def default_steps(eligible: int, hold_s: int = _HOLD_S) -> tuple[Step, ...]:
+    """1, 2, 5, half of a fleet below 200 eligible deployments; 1, 5, 25, 50 % of a larger one."""
+    if eligible >= _SMALL:
+        return tuple(Step(Target(share=share * BUCKETS // 100), hold_s) for share in (1, 5, 25, 50))
+    counts = sorted({min(count, max(eligible // 2, 1)) for count in (1, 2, 5, max(eligible // 2, 1))})
+    return tuple(Step(Target(count=count), hold_s) for count in counts)
+
+
+def plan(
+    conn: Connection,
+    key: str,
+    steps: Sequence[Step] | None,
+    *,
+    author: str,
+    reason: str,
+    revision: int | None = None,
+    now: int,
+) -> Flag:
+    """Lay out a ramp (none: take it away) for a draft or a running flag; its first step is entered by the next tick.
+
+    While a ramp is laid out the aim is locked: steps and hands would undo each other. Writes.
+    """
+    flag = flags.based_on(conn, key, revision)
+    told = partial(flags.revise, author=author, reason=reason, now=now)
+    if flag.phase not in {Phase.DRAFT, Phase.RUNNING, Phase.PAUSED}:
+        hint = f"`kvflags rollout start {key}` first"
+        raise Conflict(f"the flag {key!r} is {flag.phase}", hint=hint, code=ErrorCode.WRONG_PHASE)
+    if steps is None:
+        return flag if flag.ramp is None else told(conn, replace(flag, ramp=None), "clear_ramp")
+    if not steps or len(steps) > 50:
+        raise UsageError("a ramp has 1 to 50 steps", hint="such as --steps 1,2,5")
+    _growing(steps)
+    ramp = Ramp(tuple(steps), since_us=now)
+    phase = Phase.RUNNING if flag.phase == Phase.DRAFT else flag.phase
+    return told(conn, replace(flag, ramp=ramp, phase=phase), "plan_ramp")
+
+
+def advance(conn: Connection, flag: Flag, now: int, guards: Iterable[Guard] = GUARDS) -> Flag:
+    """Do what is due for one flag: stop on a finding, complete a default, or enter the next step. Writes.
+
+    However late it comes, it enters one step, whose time begins then: nothing is treated that was not measured.
+    """
+    if flag.phase != Phase.RUNNING:
+        return flag
+    if findings := [finding for guard in guards for finding in guard(conn, flag, now)]:
+        return _stop(conn, flag, findings, now)
+    if flag.default_since_us is not None and now - flag.default_since_us >= HOLDBACK_US:
+        completed = replace(flags.completed(flag), ramp=None)
+        says = "the last holdback is over"
+        return flags.revise(conn, completed, "complete", author=_KVFLAGS, reason=says, now=now)
+    if flag.ramp is None or flag.ramp.following is None or waiting_for(conn, flag, now):
+        return flag
+    return enter(conn, flag, author=_KVFLAGS, reason="the step's time and sample are complete", now=now)
+
+
+def enter(conn: Connection, flag: Flag, *, author: str, reason: str, now: int) -> Flag:
+    """Enter the next step of the flag's ramp, whatever it waits for. Writes."""
+    step = flag.ramp.following if flag.ramp else None
+    assert flag.ramp is not None, "the caller looked"
+    assert step is not None, "the caller looked"
+    at = flag.ramp.at + 1
+    evidence = {"step": at, "treated_and_effective": effective(conn, flag, now), "since": rfc3339(flag.ramp.since_us)}
+    moved = replace(flag, target=step.target, ramp=replace(flag.ramp, at=at, since_us=now))
+    changed = flags.revise(conn, moved, "ramp_step", author=author, reason=reason, now=now, evidence=evidence)
+    assign.deal(conn, changed, now)
+    return changed
+
+
+def waiting_for(conn: Connection, flag: Flag, now: int) -> list[str]:
+    """What the next step still waits for, in words: time, sample, analysis, approval (last). Empty when it is due."""
+    ramp = flag.ramp
+    if ramp is None or ramp.following is None:
+        return []
+    waits = []
+    if ramp.at >= 0:
+        step, age = ramp.steps[ramp.at], now - ramp.since_us
+        # A clock that was set back makes an age negative: then the step has all of its time still before it.
+        if age < step.hold_s * SECOND:
+            waits.append(f"time: {lasting(max(age, 0))} of {lasting(step.hold_s * SECOND)}")
+        if (number := effective(conn, flag, now)) < step.sample:
+            waits.append(f"sample: {number} of {step.sample} treated deployments are effective")
+        if not _fresh(conn, now):
+            waits.append("analysis: no transfer of the treatment arm was measured within the last hour")
+    if ramp.following.approval and not waits:
+        waits.append(f"approval: kvflags rollout promote {flag.key} --revision {flag.revision}")
+    return waits
+
+
+def shown(conn: Connection, flag: Flag, now: int) -> dict[str, Any] | None:
+    """The ramp for the status: its steps, where it is, and what it waits for."""
+    if flag.ramp is None:
+        return None
+    steps = [step.to_json() | {"says": str(step.target)} for step in flag.ramp.steps]
+    waits = waiting_for(conn, flag, now)
+    return {"steps": steps, "at": flag.ramp.at, "since": rfc3339(flag.ramp.since_us), "waiting_for": waits}
+
+
+def effective(conn: Connection, flag: Flag, now: int) -> int:
+    """How many treated deployments have engines that live, all of them with the layout in effect."""
+    p, a = tables.pins.c, tables.assignments.c
+    treated = set(conn.scalars(select(a.deployment).where(a.flag == flag.key, a.arm == Arm.TREATMENT)))
+    on = {
+        (pin.deployment, pin.generation)
+        for pin in pins.open_pins(conn, p.flag == flag.key, p.variant == "on", p.arm == Arm.TREATMENT)
+    }
+    found: dict[str, list[bool]] = {}
+    for engine in leases.live_engines(conn, now):
+        if (engine["deployment"], engine["generation"]) in on and engine["deployment"] in treated:
+            found.setdefault(engine["deployment"], []).append(bool(engine["effective"]))
+    return sum(all(each) for each in found.values())
+
+
+def _fresh(conn: Connection, now: int) -> bool:
+    # Guardrails that find nothing because nothing is measured say nothing: silence never advances a ramp.
+    m = rollups_minute.c
+    recent = (m.arm == Arm.TREATMENT, m.minute_us > now - _FRESH_US, m.transfers > 0)
+    return conn.execute(select(m.minute_us).where(*recent).limit(1)).first() is not None
+
+
+def _stop(conn: Connection, flag: Flag, findings: Sequence[Finding], now: int) -> Flag:
+    """The fleet's finding ends the rollout; a deployment's takes it out, and holds the ramp until a person looks."""
+    worst = next((finding for finding in findings if finding.deployment is None), None)
+    evidence = {"findings": [finding.to_json() for finding in findings]}
+    if worst is not None:
+        stopped, action, says = replace(flag, phase=Phase.ABORTED), "guardrail_abort", worst.says
+        pins.condemn_flag(conn, flag.key, "guardrail")
+    else:
+        stopped, action, says = replace(flag, phase=Phase.PAUSED), "guardrail_hold", findings[0].says
+        for finding in findings:
+            _take_out(conn, flag, finding, now)
+    return flags.revise(conn, stopped, action, author=_KVFLAGS, reason=says, now=now, evidence=evidence)
+
+
+def _take_out(conn: Connection, flag: Flag, finding: Finding, now: int) -> None:
+    assert finding.deployment is not None, "the fleet's findings were dealt with"
+    p = tables.pins.c
+    for pin in pins.open_pins(conn, p.flag == flag.key, p.deployment == finding.deployment):
+        pins.condemn(conn, pin, "guardrail")
+    # Else its next generation would be treated again: a person who knows the cause opts it back in.
+    actor = Actor(author=_KVFLAGS, reason=finding.says)
+    steer.opt(conn, flag.key, finding.deployment, "out", actor=actor, now=now)
+
+
+def _growing(steps: Sequence[Step]) -> None:
+    sizes = [(step.target.share is not None, step.target.share or step.target.count or 0) for step in steps]
+    kinds = {kind for kind, _ in sizes}
+    if len(kinds) > 1 or any(after[1] <= before[1] for before, after in pairwise(sizes)):
+        message = "the steps of a ramp grow, all as percentages or all as counts"
+        raise UsageError(message, hint="such as --steps 1%,5%,25%")

@@ -19,7 +19,7 @@ from kvflags.telemetry.instruments import INSTRUMENTS
 from kvflags_collector.ingest.identity import Identity, identity
 from kvflags_collector.ingest.limits import Refused, timely
 from kvflags_collector.store.histogram import SCALE, Histogram
-from kvflags_collector.store.outcomes import HOUR_US, Point, merge
+from kvflags_collector.store.outcomes import Point, merge
 
 __all__ = ["Outcomes", "decode"]
 
@@ -40,6 +40,7 @@ class Outcomes:
     """One request, ready to be merged. rejected: reason -> data points."""
 
     size: int = 0
+    received_us: int = 0
     points: list[Point] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
 
@@ -48,7 +49,7 @@ class Outcomes:
 
     def store(self, conn: Connection) -> Counter[str]:
         """Merge them. What there was no room for, by reason."""
-        return merge(conn, self.points)
+        return merge(conn, self.points, self.received_us)
 
 
 class _Unfit(ValueError):
@@ -65,7 +66,7 @@ def decode(body: bytes, now_ns: int) -> Outcomes:
         request = ExportMetricsServiceRequest.FromString(body)
     except DecodeError as problem:
         raise Refused(400, f"the body is not an ExportMetricsServiceRequest: {problem}") from None
-    outcomes = Outcomes(size=len(body))
+    outcomes = Outcomes(size=len(body), received_us=now_ns // 1000)
     for entry in request.resource_metrics:
         who = identity(entry.resource.attributes)
         for metric in (metric for scope in entry.scope_metrics for metric in scope.metrics):
@@ -110,7 +111,7 @@ def _point(name: str, kind: str, point: Any, who: Identity, now_ns: int) -> Poin
     if not abs(total) <= _LARGEST_SUM:
         raise _Unfit(f"whose sum is beyond {_LARGEST_SUM}")
     key = (mine.deployment, mine.generation, mine.epoch, mine.engine, mine.arm, name)
-    return Point(key, began // 1000 // HOUR_US * HOUR_US, _token(point), count, round(total * 10**6), hist)
+    return Point(key, began // 1000, _token(point), count, round(total * 10**6), hist)
 
 
 def _token(point: Any) -> int:  # noqa: ANN401 - three classes

@@ -31,7 +31,8 @@ def _values() -> list[Column[Any]]:
 
 # points: exports merged. count and sum_micro: of the values, in 10^-6 of the instrument's unit: integers, so that the
 # order in which exports come makes no difference. hist: of instruments that are histograms, see `store.histogram`.
-# seen: 8 bytes for each point of this hour, ascending, so that one sent again is known; days are fed through hours.
+# seen: 8 bytes for each point that its engine dates within this hour, ascending, so that one sent again is known. Where
+# a clock is wrong by hours that may be another hour than the one it counts in, and a row may have nothing but `seen`.
 outcomes_hour = Table(
     "outcomes_hour", metadata, *_key("hour_us"), *_values(), Column("seen", LargeBinary), sqlite_with_rowid=False
 )

@@ -28,6 +28,7 @@ from kvflags_collector.ingest.outcomes import decode
 from kvflags_collector.store import outcomes
 from kvflags_collector.store.histogram import Histogram
 from kvflags_collector.store.outcome_tables import outcomes_day, outcomes_hour
+from kvflags_collector.store.skew import note
 
 TTFT = "kvflags.outcome.time_to_first_token"
 TOKENS = "kvflags.outcome.output_tokens"
@@ -105,7 +106,7 @@ def test_an_export_lands_in_its_hour_and_day(db, noon):
     assert [row["hist"] for row in hours[:2]] == [None, None]
     hist = Histogram.from_bytes(hours[2]["hist"])
     assert (hist.scale, hist.offset, hist.counts.tolist()) == (5, -40, [3, 0, 1])
-    assert {row["day_us"] for row in days} == {noon // 1000 - 12 * outcomes.HOUR_US}
+    assert {row["day_us"] for row in days} == {noon // 1000 - 12 * 3600 * 10**6}
     same = ("deployment", "instrument", "points", "count", "sum_micro", "hist")
     assert [[row[name] for name in same] for row in hours] == [[row[name] for name in same] for row in days]
 
@@ -136,6 +137,20 @@ def test_any_order_repeats_and_batches_give_the_same_rows(db, noon):
 def test_an_interval_belongs_to_the_hour_in_which_it_began(db, noon):
     _store(db, noon + 90 * MINUTE, Export(noon).tokens(59.5, 1).tokens(60, 2))
     assert [row["sum_micro"] for row in _rows(db)] == [1_000_000, 2_000_000]
+
+
+def test_a_clock_that_is_an_hour_ahead_is_corrected_and_a_retry_still_known(db, noon):
+    export = Export(noon).tokens(50, 1)
+    with db.write() as conn:
+        note(conn, "d0", "c/ns/a", 3_600_000_000, noon // 1000 - 1)
+    _store(db, noon, export)
+    with db.write() as conn:
+        # Meanwhile its clock was set right; what it had sent is not sent again.
+        note(conn, "d0", "c/ns/a", 0, noon // 1000 + 1)
+    _store(db, noon + 1_000_000, export, Export(noon).tokens(51, 2))
+    found = [(row["hour_us"] - noon // 1000, row["points"], row["sum_micro"]) for row in _rows(db)]
+    assert found == [(-3_600_000_000, 1, 1_000_000), (0, 1, 2_000_000)]
+    assert [row["sum_micro"] for row in _rows(db, outcomes_day)] == [3_000_000]
 
 
 def test_the_arm_of_a_data_point_and_other_splits_of_one_instrument(db, noon):

@@ -21,9 +21,9 @@ from kvflags_collector.ingest.limits import Refused
 
 __all__ = ["from_json"]
 
-# Values in one body. A parsed value takes 100 bytes of memory where two on the wire may be enough, so a body of 64 MiB
-# could take 3 GB; real ones have a value in each 26 bytes, so this is above what 64 MiB of spans hold (2.5 million).
-_MOST_VALUES = 4_000_000
+# Values in one body. The shortest take 95 bytes of memory each, so a body of 64 MiB could take 3 GB; so many take 190 MiB
+# at worst. A span with 15 attributes has 68, so these are 29,000 spans in 42 MiB.
+_MOST_VALUES = 2_000_000
 # protobuf's own bound for nested messages; resource, scope, span, attribute and value take ten of them.
 _DEEPEST = 100
 # Fields of bytes that OTLP/JSON writes in hexadecimal; all others are in base64.
@@ -36,7 +36,7 @@ def from_json(body: bytes, message: Any) -> bytes:  # noqa: ANN401 - a generated
     """`body` as the protobuf encoding of `message`, a class of an Export...ServiceRequest.
 
     Raises:
-        Refused: 400 where it is no such message, 413 where it holds more than four million values.
+        Refused: 400 where it is no such message, 413 where it holds more than two million values.
     """
     if sum(map(body.count, (b",", b"{", b"["))) > _MOST_VALUES:
         raise Refused(413, f"the body holds more than {_MOST_VALUES} values: send less in one request")

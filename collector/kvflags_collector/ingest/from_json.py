@@ -21,8 +21,8 @@ from kvflags_collector.ingest.limits import Refused
 
 __all__ = ["from_json"]
 
-# Values in one body. The shortest take 95 bytes of memory each, so a body of 64 MiB could take 3 GB; so many take 190 MiB
-# at worst. A span with 15 attributes has 68, so these are 29,000 spans in 42 MiB.
+# Values in one body. The shortest take 95 bytes of memory each, so a body of 64 MiB could take 3 GB; so many take 190
+# MiB at worst. A span with 15 attributes has 68, so these are 29,000 spans in 42 MiB.
 _MOST_VALUES = 2_000_000
 # protobuf's own bound for nested messages; resource, scope, span, attribute and value take ten of them.
 _DEEPEST = 100

@@ -15,13 +15,13 @@ from kvflags_collector.verdict.errors import BASELINE_BLOCKS
 from kvflags_collector.verdict.events import AFTER_DAYS, BEFORE_DAYS, Events, change, complete
 from kvflags_collector.verdict.evidence import Check, Fire, Inputs, Trials
 from kvflags_collector.verdict.outcomes import Outcome
-from kvflags_collector.verdict.simulate.exposure import NEVER, Exposure, expose
+from kvflags_collector.verdict.simulate.exposure import Exposure, expose
 from kvflags_collector.verdict.simulate.fleet import Fleet, draw
 from kvflags_collector.verdict.simulate.guards import Guards, windows
 from kvflags_collector.verdict.simulate.plan import BLOCKS_A_DAY, FIRST_LOOK, STRATA, Plan
 from kvflags_collector.verdict.treatment import Treatment
 
-__all__ = ["Ended", "Rollout", "simulate"]
+__all__ = ["Ended", "Rollout", "reporting", "simulate"]
 
 # A rollout is over with these; any other state may still change.
 _FINAL = (VerdictState.REGRESSION, VerdictState.READY)
@@ -59,11 +59,10 @@ class Rollout:
         self._plan = plan
         self.fleet = draw(plan, rng)
         self.exposure = expose(plan, self.fleet)
-        reported = ~((self.fleet.reports < plan.lost) & (self.exposure.since < NEVER))
-        self._reporting = reported[self.exposure.deployment]
+        self._reporting = reporting(plan, self.fleet, self.exposure)
         failed = self.fleet.errors + np.where(_treated(self.fleet, self.exposure), self.fleet.excess, 0.0)
         self.guards = Guards(failed, self.fleet.transfers, self.exposure)
-        self.events, self._matured = _freeze(self.fleet, self.exposure, failed, self._reporting)
+        self.events, self.matured = _freeze(self.fleet, self.exposure, failed, self._reporting)
 
     def looks(self) -> Iterator[int]:
         """Days on which the verdict can differ from that of the day before; the others would only repeat it."""
@@ -71,7 +70,7 @@ class Rollout:
         fired = [frozenset(self.guards.fired(day).tolist()) for day in range(FIRST_LOOK - 2, self._plan.end)]
         # What fired is acknowledged a day later, so both days count.
         changed = {day for day, *three in zip(days, fired, fired[1:], fired[2:], strict=False) if len(set(three)) > 1}
-        changed |= {FIRST_LOOK, self._plan.quarter_from + 7, *self._matured.tolist()}
+        changed |= {FIRST_LOOK, self._plan.quarter_from + 7, *self.matured.tolist()}
         yield from (day for day in days if day in changed)
 
     def look(self, day: int) -> Verdict:
@@ -89,10 +88,15 @@ class Rollout:
             deployments=_deployments(self.fleet, self.exposure, began),
             days=float(max(0, day - self._plan.quarter_from)),
             outcomes=True,
-            events=self.events.where(self._matured <= day),
+            events=self.events.where(self.matured <= day),
             fires=[Fire(deployment=f"d{one}", says="fails more", acknowledged=one in before) for one in fired.tolist()],
             trials={Check.ASSIGNMENT: Trials(self.exposure.probability[began], self.exposure.treated[began])},
         )
+
+
+def reporting(plan: Plan, fleet: Fleet, exposure: Exposure) -> Bools:
+    """(events,): whether anything is heard after the event; of the treated, `plan.lost` are not."""
+    return ~((fleet.reports[exposure.deployment] < plan.lost) & exposure.treated)
 
 
 def _treated(fleet: Fleet, exposure: Exposure) -> Bools:

@@ -158,7 +158,7 @@ def stages(bodies: list[bytes], folder: str, zipped: bool) -> dict[str, float]:
     taken["protobuf alone (part of decode)"] = timed(
         lambda: [ExportTraceServiceRequest.FromString(one) for one in plain]
     )
-    taken["decode to rows"] = timed(lambda: [decode(one, time.time_ns()) for one in plain])
+    taken["decode and promote"] = timed(lambda: [decode(one, time.time_ns()) for one in plain])
     requests = [decode(one, time.time_ns()) for one in plain]
     db = Database(f"sqlite:///{folder}/stage.db", upgrade=True)
 
@@ -167,7 +167,8 @@ def stages(bodies: list[bytes], folder: str, zipped: bool) -> dict[str, float]:
             group = requests[at : at + 8]
             with db.write() as conn:
                 insert_resources(conn, {pair for one in group for pair in one.resources.items()})
-                insert_spans(conn, [row for one in group for row in one.rows])
+                for one in group:
+                    insert_spans(conn, one.rows, one.names, one.constants)
                 mark_minutes(conn, set().union(*(one.minutes for one in group)), [])
 
     taken["write, 8 requests a commit"] = timed(write)

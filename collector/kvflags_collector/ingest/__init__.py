@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OTLP in: bounded reading (`limits`), protobuf to rows (`decode`), to the store (`writer`), the route (`http`)."""
+"""OTLP in: bounded reading (`limits`), protobuf to columns (`decode`), the writer, the routes (`http`, `grpc`)."""

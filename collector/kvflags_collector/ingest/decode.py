@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the wire to rows: the one place that knows protobuf. Pure, and safe to run in any thread.
+"""From the wire to columns, one request at a time. Pure, and safe to run in any thread.
 
 Every span is kept, also those of other OTLP clients: what has a column goes there, the rest into the residue (JSON),
 under its own name or, for parts of a span that are no attributes, under `otel.*`.
@@ -7,30 +7,28 @@ under its own name or, for parts of a span that are no attributes, under `otel.*
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, NamedTuple
 
+import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
+from numpy.typing import NDArray
 
-from kvflags.telemetry.attributes import SCOPE_NAME, SPAN_NAME, Name
-from kvflags_collector.ingest.columns import AT, COLUMNS, RESOURCE_SLOTS, SPAN_SLOTS, document, fill
-from kvflags_collector.ingest.limits import Refused
+from kvflags.telemetry.attributes import SPAN_NAME, Name
+from kvflags_collector.ingest.leftovers import Leftovers, text
+from kvflags_collector.ingest.promote import Columns, promote
+from kvflags_collector.ingest.read import read
+from kvflags_collector.ingest.refuse import refuse
+from kvflags_collector.ingest.residue import compact
+from kvflags_collector.ingest.resource import RESOURCE_COLUMNS, Known, resource_of
+from kvflags_collector.ingest.wire import Wire
 
-__all__ = ["COLUMNS", "Decoded", "Mismatch", "decode"]
+__all__ = ["Decoded", "Mismatch", "decode"]
 
-_DAY_NS, _HOUR_NS, _MINUTE_NS = 86_400 * 10**9, 3_600 * 10**9, 60 * 10**9
-_INT64 = 1 << 63
-
-_START, _END, _NAME, _KIND, _STATUS = AT["start_ns"], AT["end_ns"], AT["name"], AT["kind"], AT["status"]
-_TRACE, _SPAN, _RESIDUE, _WORLD_SIZE = AT["trace_id"], AT["span_id"], AT["attributes"], AT["world_size"]
-_DEPLOYMENT, _GENERATION, _EPOCH = AT["deployment"], AT["generation"], AT["epoch"]
-_ENGINE, _REMOTE_ENGINE = AT["engine_id"], AT["remote_engine"]
+_MINUTE_NS = 60 * 10**9
 
 
 class Mismatch(NamedTuple):
@@ -47,114 +45,129 @@ class Mismatch(NamedTuple):
 class Decoded:
     """One request, ready to be written.
 
-    size: bytes of the body. rows: tuples in the order of COLUMNS. resources: fingerprint -> JSON. minutes: the
-    (minute_us, deployment) that the transfers among the rows make dirty. ranked: trace ids of transfers made by several
-    ranks. rejected: reason -> spans.
+    size: bytes of the body. digest: what names it, to know it again. constants: column -> value of every span; rows:
+    the other columns of each span, in the order of `names`; a column in neither is NULL. resources: fingerprint ->
+    JSON. minutes: the (minute_us, deployment) that the transfers among the rows make dirty. ranked: trace ids of
+    transfers made by several ranks. rejected: reason -> spans.
     """
 
     size: int = 0
+    digest: bytes = b""
+    names: tuple[str, ...] = ()
     rows: list[tuple[Any, ...]] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
     resources: dict[bytes, str] = field(default_factory=dict)
     minutes: set[tuple[int, str]] = field(default_factory=set)
     ranked: set[bytes] = field(default_factory=set)
     mismatches: set[Mismatch] = field(default_factory=set)
     rejected: Counter[str] = field(default_factory=Counter)
 
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    def split(self, rows: int) -> tuple[Decoded, Decoded]:
+        """The first so many rows, which have no digest of their own, and the others. Both do all the rest again."""
+        return replace(self, rows=self.rows[:rows], digest=b""), replace(self, rows=self.rows[rows:])
+
 
 def decode(body: bytes, now_ns: int) -> Decoded:
-    """The rows of one ExportTraceServiceRequest, received at `now_ns`.
+    """The columns of one ExportTraceServiceRequest, received at `now_ns`.
 
     Raises:
-        Refused: 400, where the body is no such message (also: text that is not UTF-8, nesting beyond 100 levels).
+        Refused: 400, where the body is no such message.
     """
-    try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError as problem:
-        raise Refused(400, f"the body is not an ExportTraceServiceRequest: {problem}") from None
-    decoded = Decoded(size=len(body))
-    for entry in request.resource_spans:
-        template = _template(entry.resource, now_ns, decoded)
-        for scope in entry.scope_spans:
-            _scope(scope, template, now_ns, decoded)
+    wire = read(body)
+    decoded = Decoded(size=len(body), digest=sha256(body).digest()[:16])
+    leftovers = Leftovers(wire)
+    resources = _resources(wire, leftovers, decoded)
+    names = [text(name) for name in wire.names]
+    leftovers.unreadable.update(np.flatnonzero(_none(names)[wire.name_of]).tolist())
+    kept = refuse(wire, leftovers.unreadable, now_ns, decoded.rejected)
+    if kept.any():
+        columns = _columns(wire, kept, now_ns)
+        columns.coded("name", names, wire.name_of[kept])
+        for name, values in resources.items():
+            columns.coded(name, values, wire.resource_of[kept])
+        promote(wire, kept, columns)
+        residues = [leftovers.of.get(at) for at in np.flatnonzero(kept).tolist()] if leftovers.of else []
+        _finish(columns, residues, decoded)
     return decoded
 
 
-def _template(resource: Resource, now_ns: int, decoded: Decoded) -> list[Any]:
-    """The row that every span of a resource starts from. The resource is stored whole, once, under its fingerprint."""
-    text = _json(document(resource.attributes))
-    fingerprint = blake2b(text.encode(), digest_size=16).digest()
-    decoded.resources[fingerprint] = text
-    row: list[Any] = [None] * len(COLUMNS)
-    for label in ("arm", "deployment", "generation", "engine_id", "backend"):
-        row[AT[label]] = ""
-    row[_EPOCH], row[AT["resource"]], row[AT["received_us"]] = 0, fingerprint, now_ns // 1000
-    fill(row, RESOURCE_SLOTS, resource.attributes)
-    return row
+def _columns(wire: Wire, kept: NDArray[np.bool_], now_ns: int) -> Columns:
+    """The key first, which tables and tests rely on, then the other fields of spans."""
+    columns = Columns(int(kept.sum()))
+    places = np.flatnonzero(kept).tolist()
+    columns.varying["start_ns"] = wire.start[kept].tolist()
+    columns.varying["trace_id"] = wire.trace_ids if kept.all() else [wire.trace_ids[at] for at in places]
+    columns.varying["span_id"] = wire.span_ids if kept.all() else [wire.span_ids[at] for at in places]
+    columns.varying["end_ns"] = wire.end[kept].tolist()
+    # Both are open enums: a value that is not defined yet, and may not fit the column, reads as unspecified.
+    for name, values, last in (("kind", wire.kind[kept], 5), ("status", wire.status[kept], 2)):
+        columns.coded(name, list(range(last + 1)), np.where((values < 0) | (values > last), 0, values))
+    columns.constant["received_us"] = now_ns // 1000
+    return columns
 
 
-def _scope(scope: ScopeSpans, template: list[Any], now_ns: int, decoded: Decoded) -> None:
-    foreign = {"otel.scope.name": scope.scope.name} if scope.scope.name not in ("", SCOPE_NAME) else {}
-    for span in scope.spans:
-        refusal = _refusal(span, now_ns)
-        if refusal:
-            decoded.rejected[refusal] += 1
-            continue
-        row = template.copy()
-        residue = fill(row, SPAN_SLOTS, span.attributes) | _uncommon(span) | foreign
-        row[_START], row[_END] = span.start_time_unix_nano, span.end_time_unix_nano
-        row[_TRACE], row[_SPAN], row[_NAME] = span.trace_id, span.span_id, span.name
-        row[_KIND], row[_STATUS] = span.kind, span.status.code
-        row[_RESIDUE] = _json(residue) if residue else None
-        decoded.rows.append(tuple(row))
-        if row[_NAME] == SPAN_NAME:
-            _transfer(row, residue, decoded)
+def _resources(wire: Wire, leftovers: Leftovers, decoded: Decoded) -> dict[str, list[Any]]:
+    """Column -> its value for each resource. A resource is stored whole, once, under its fingerprint."""
+    columns: dict[str, list[Any]] = {}
+    for number, raw in enumerate(wire.resources):
+        try:
+            known = resource_of(raw)
+        except DecodeError:
+            leftovers.unreadable.update(np.flatnonzero(wire.resource_of == number).tolist())
+            known = Known(b"", "", {})
+        else:
+            decoded.resources[known.fingerprint] = known.text
+        for name in RESOURCE_COLUMNS:
+            columns.setdefault(name, []).append(known.columns.get(name))
+    return columns
 
 
-def _refusal(span: Span, now_ns: int) -> str:
-    """Why a span cannot be stored, or ""."""
-    trace_id, span_id = span.trace_id, span.span_id
-    if len(trace_id) != 16 or len(span_id) != 8 or not any(trace_id) or not any(span_id):
-        return "with an id that is not 16 and 8 bytes long, or all zeros"
-    if not now_ns - 7 * _DAY_NS <= span.start_time_unix_nano <= now_ns + _HOUR_NS:
-        return "that started more than 7 days ago or more than an hour ahead"
-    return "that ends beyond the year 2262" if span.end_time_unix_nano >= _INT64 else ""
+def _finish(columns: Columns, residues: list[dict[str, Any] | None], decoded: Decoded) -> None:
+    if any(residues):
+        columns.varying["attributes"] = [compact(residue) if residue else None for residue in residues]
+    decoded.names = tuple(columns.varying)
+    decoded.rows = list(zip(*columns.varying.values(), strict=True))
+    decoded.constants = columns.constant
+    if columns.constant.get("name") == SPAN_NAME:
+        _transfers(columns, residues, range(columns.size), decoded)
+    elif "name" in columns.varying:
+        ours = [at for at, name in enumerate(columns.varying["name"]) if name == SPAN_NAME]
+        _transfers(columns, residues, ours, decoded)
 
 
-def _transfer(row: list[Any], residue: dict[str, Any], decoded: Decoded) -> None:
-    deployment: str = row[_DEPLOYMENT]
-    decoded.minutes.add((row[_START] // _MINUTE_NS * 60_000_000, deployment))
-    if (row[_WORLD_SIZE] or 1) > 1:
-        decoded.ranked.add(row[_TRACE])
-    if residue.get(Name.LAYOUT_MISMATCH) is True:
-        peer = row[_REMOTE_ENGINE] or ""
-        decoded.mismatches.add(Mismatch(deployment, row[_GENERATION], row[_EPOCH], row[_ENGINE], peer))
+def _transfers(columns: Columns, residues: list[dict[str, Any] | None], at: Sequence[int], decoded: Decoded) -> None:
+    """What the transfers, the rows at `at`, make to be done."""
+    decoded.minutes = _minutes(columns, at)
+    sizes = columns.values("world_size")
+    if "world_size" in columns.varying or (sizes[0] or 1) > 1:
+        decoded.ranked = {bytes(columns.varying["trace_id"][row]) for row in at if (sizes[row] or 1) > 1}
+    for row in at if residues else ():
+        if (residues[row] or {}).get(Name.LAYOUT_MISMATCH) is True:
+            decoded.mismatches.add(_mismatch(columns, row))
 
 
-def _uncommon(span: Span) -> dict[str, Any]:
-    """What a `kv.transfer` span seldom has, so that nothing a client sends is lost."""
-    parts: dict[str, Any] = {}
-    if span.parent_span_id:
-        parts["otel.parent_span_id"] = span.parent_span_id.hex()
-    if span.trace_state:
-        parts["otel.trace_state"] = span.trace_state
-    if span.status.message:
-        parts["otel.status_description"] = span.status.message
-    if span.links:
-        parts["otel.links"] = [_link(link) for link in span.links]
-    if span.events:
-        parts["otel.events"] = [_event(event) for event in span.events]
-    return parts
+def _minutes(columns: Columns, at: Sequence[int]) -> set[tuple[int, str]]:
+    starts = columns.varying["start_ns"]
+    if "deployment" in columns.constant and isinstance(at, range):
+        deployment = columns.constant["deployment"]
+        minutes = np.unique(np.array(starts) // _MINUTE_NS).tolist()
+        return {(minute * 60_000_000, deployment) for minute in minutes}
+    deployments = columns.values("deployment")
+    return {(starts[row] // _MINUTE_NS * 60_000_000, deployments[row]) for row in at}
 
 
-def _link(link: Span.Link) -> dict[str, Any]:
-    ends = {"trace_id": link.trace_id.hex(), "span_id": link.span_id.hex()}
-    return ends | ({"attributes": document(link.attributes)} if link.attributes else {})
+def _mismatch(columns: Columns, row: int) -> Mismatch:
+    return Mismatch(
+        deployment=columns.values("deployment")[row],
+        generation=columns.values("generation")[row],
+        epoch=columns.values("epoch")[row],
+        local_engine=columns.values("engine_id")[row],
+        remote_engine=columns.values("remote_engine")[row] or "",
+    )
 
 
-def _event(event: Span.Event) -> dict[str, Any]:
-    return {"name": event.name, "time_ns": event.time_unix_nano, "attributes": document(event.attributes)}
-
-
-def _json(value: dict[str, Any]) -> str:
-    """Canonical, so that equal resources have equal fingerprints."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def _none(values: list[str | None]) -> NDArray[np.bool_]:
+    return np.array([value is None for value in values], bool)

@@ -16,9 +16,9 @@ from sqlalchemy import Connection
 
 from kvflags.telemetry.attributes import Name
 from kvflags.telemetry.events import EventName
-from kvflags_collector.ingest.columns import document
 from kvflags_collector.ingest.identity import Identity, identity
 from kvflags_collector.ingest.limits import Refused, timely
+from kvflags_collector.ingest.residue import everything
 from kvflags_collector.store.events import insert_events
 
 __all__ = ["Events", "decode"]
@@ -74,7 +74,7 @@ def decode(body: bytes, now_ns: int) -> Events:
 
 
 def _record(record: LogRecord, who: Identity, now_ns: int, events: Events) -> None:
-    attributes = {_RENAMED.get(name, name): value for name, value in document(record.attributes).items()}
+    attributes = {_RENAMED.get(name, name): value for name, value in everything(record.attributes).items()}
     name = record.event_name or attributes.pop(_LEGACY_NAME, "")
     at_ns = record.time_unix_nano or record.observed_time_unix_nano
     text = json.dumps([name, at_ns, *_key(who), attributes], sort_keys=True)

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 from kvflags_collector.ingest.decode import Decoded, Mismatch
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.rollout.mixed import on_handshake_failure
+from kvflags_collector.store.batches import forget, known, remember
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.spans import insert_resources, insert_spans, mark_minutes
 
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 # rows (about 50 ms of writing). A transaction takes at most twice that, also of a single giant request: registrations
 # want the same lock, and every acknowledgement waits this long.
 _GROUP_ROWS = 4096
+
+_FORGET_EVERY_US = 60 * 10**6
 
 # (conn, deployment, generation, epoch, local engine, remote engine, now in microseconds)
 OnMismatch = Callable[[Connection, str, str, int, str, str, int], None]
@@ -64,6 +68,7 @@ class Writer:
         # Held for an append only: nothing is queued behind the end mark, where nobody would answer it.
         self._gate = threading.Lock()
         self._closed = False
+        self._forget_us = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -97,6 +102,7 @@ class Writer:
     def _run(self) -> None:
         while tickets := self._next_group():
             self._settle([ticket for ticket in tickets if ticket])
+            self._forget()
             if tickets[-1] is None:
                 return
 
@@ -123,8 +129,9 @@ class Writer:
             return
         for _, done in group:
             done.get_loop().call_soon_threadsafe(_answer, done, problem)
-        if not problem:
-            self._tell({mismatch for decoded, _ in group for mismatch in decoded.mismatches})
+        mismatches = {mismatch for decoded, _ in group for mismatch in decoded.mismatches}
+        if mismatches and not problem:
+            self._tell(mismatches)
 
     def _store(self, requests: list[Decoded]) -> Refused | None:
         try:
@@ -138,23 +145,49 @@ class Writer:
         return None
 
     def _write(self, requests: list[Decoded]) -> None:
-        rows = [row for request in requests for row in request.rows]
-        for first in range(0, len(rows), 2 * _GROUP_ROWS):
-            with self._db.write() as conn:
-                insert_resources(conn, {pair for request in requests for pair in request.resources.items()})
-                insert_spans(conn, rows[first : first + 2 * _GROUP_ROWS])
-                mark_minutes(conn, _union(r.minutes for r in requests), _union(r.ranked for r in requests))
+        """In one commit, but for what is giant: that takes several, and is remembered by its last."""
+        last = []
+        for request in requests:
+            rest = request
+            while len(rest.rows) > _GROUP_ROWS:
+                first, rest = rest.split(_GROUP_ROWS)
+                self._commit([first])
+            last.append(rest)
+        if last:
+            self._commit(last)
+
+    def _commit(self, requests: list[Decoded]) -> None:
+        with self._db.write() as conn:
+            seen = known(conn, {request.digest for request in requests})
+            fresh = {request.digest: request for request in requests if request.digest not in seen}
+            stored = list(fresh.values())
+            insert_resources(conn, {pair for request in stored for pair in request.resources.items()})
+            for request in stored:
+                insert_spans(conn, request.rows, request.names, request.constants)
+            mark_minutes(conn, _union(r.minutes for r in stored), _union(r.ranked for r in stored))
+            remember(conn, fresh.keys() - {b""}, self._clock() // 1000)
 
     def _tell(self, mismatches: set[Mismatch]) -> None:
-        if not mismatches:
-            return
-        try:
-            with self._db.write() as conn:
-                for mismatch in sorted(mismatches):
-                    self._on_mismatch(conn, *mismatch, self._clock() // 1000)
-        except Exception:
-            # The spans are stored, and heartbeats show the same mixed generation.
-            log.exception("could not note a failed handshake")
+        # The spans are stored, and heartbeats show the same mixed generation: a failure here is nobody's.
+        with _logged("could not note a failed handshake"), self._db.write() as conn:
+            for mismatch in sorted(mismatches):
+                self._on_mismatch(conn, *mismatch, self._clock() // 1000)
+
+    def _forget(self) -> None:
+        now_us = self._clock() // 1000
+        if now_us >= self._forget_us:
+            self._forget_us = now_us + _FORGET_EVERY_US
+            with _logged("could not forget old requests"), self._db.write() as conn:
+                forget(conn, now_us)
+
+
+@contextmanager
+def _logged(failure: str) -> Iterator[None]:
+    """For what follows an answer: the thread outlives its failure."""
+    try:
+        yield
+    except Exception:
+        log.exception(failure)
 
 
 def _union(sets: Iterable[set[T]]) -> set[T]:

@@ -10,11 +10,13 @@ its own bulk path.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Table
 
+from kvflags_collector.store import bulk_sqlite
 from kvflags_collector.store.skew import true_minutes
 from kvflags_collector.store.telemetry_tables import resources, spans
 
@@ -28,7 +30,8 @@ def _ignoring(table: Table) -> str:
     )
 
 
-_SPANS, _RESOURCES = _ignoring(spans), _ignoring(resources)
+_COLUMNS = tuple(column.name for column in spans.columns)
+_RESOURCES = _ignoring(resources)
 # Upserts: what is marked already gets the new mark, and is due at once.
 _AGAIN = "ON CONFLICT (minute_us, deployment) DO UPDATE SET mark = excluded.mark, due_us = excluded.due_us"
 _MARK = f"INSERT INTO dirty_minutes (minute_us, deployment, mark, due_us) VALUES (?, ?, ?, 0) {_AGAIN}"
@@ -38,10 +41,18 @@ _RANKED = (
 )
 
 
-def insert_spans(conn: Connection, rows: list[tuple[Any, ...]]) -> None:
-    """Rows in the order of the table's columns. A span that is there already is left as it is: a retry counts once."""
+def insert_spans(
+    conn: Connection,
+    rows: Sequence[tuple[Any, ...]],
+    names: Sequence[str] = _COLUMNS,
+    constants: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Rows of the columns `names`, and what all of them have in other columns; what is in neither is NULL.
+
+    A span that is there already is left as it is: a retry counts once.
+    """
     if rows:
-        conn.exec_driver_sql(_SPANS, rows)
+        bulk_sqlite.insert(conn, rows, names, constants)
 
 
 def insert_resources(conn: Connection, documents: Iterable[tuple[bytes, str]]) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, LargeBinary, Sm
 
 from kvflags_collector.store.metadata import metadata
 
-__all__ = ["resources", "spans"]
+__all__ = ["ingest_batches", "resources", "spans"]
 
 
 def _text(name: str) -> Column[str]:
@@ -65,4 +65,13 @@ resources = Table(
     metadata,
     Column("fingerprint", LargeBinary(16), primary_key=True),
     Column("attributes", JSON, nullable=False),
+)
+
+# Of each request stored lately its hash.
+ingest_batches = Table(
+    "ingest_batches",
+    metadata,
+    Column("digest", LargeBinary(16), primary_key=True),
+    Column("received_us", BigInteger, nullable=False, index=True),
+    sqlite_with_rowid=False,
 )

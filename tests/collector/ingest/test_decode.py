@@ -12,9 +12,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from kvflags_collector.ingest.decode import COLUMNS, Decoded, Mismatch, decode
+from kvflags_collector.ingest.decode import Decoded, Mismatch, decode
 from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.store.telemetry_tables import spans
 
+COLUMNS = [column.name for column in spans.columns]
 RESOURCE = {
     "service.name": "vllm",
     "kvflags.deployment": "c/ns/a",
@@ -44,7 +46,9 @@ SPAN = {
 
 def _row(decoded: Decoded) -> dict[str, object]:
     [row] = decoded.rows
-    return dict(zip(COLUMNS, row, strict=True))
+    given = decoded.constants | dict(zip(decoded.names, row, strict=True))
+    assert given.keys() <= set(COLUMNS)
+    return {column: given.get(column) for column in COLUMNS}
 
 
 def test_every_attribute_of_a_transfer_has_its_column(request_of, noon):
@@ -161,7 +165,9 @@ def test_equal_resources_share_a_fingerprint(request_of, noon):
 
 
 def test_an_empty_request_has_no_rows(noon):
-    assert decode(b"", noon) == Decoded()
+    decoded = decode(b"", noon)
+    assert (decoded.rows, decoded.resources, decoded.rejected) == ([], {}, {})
+    assert not decoded
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"not protobuf", b"\x0a\x7f"])

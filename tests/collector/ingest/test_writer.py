@@ -28,8 +28,9 @@ from sqlalchemy import func, select
 from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.writer import Writer
+from kvflags_collector.store.batches import REMEMBERED_US, known, remember
 from kvflags_collector.store.rollup_tables import dirty_minutes
-from kvflags_collector.store.telemetry_tables import resources, spans
+from kvflags_collector.store.telemetry_tables import ingest_batches, resources, spans
 
 
 def _count(db, table=spans) -> int:
@@ -187,3 +188,48 @@ def test_a_killed_collector_has_every_span_it_acknowledged(tmp_path: Path, reque
     conn.close()
     assert len(acknowledged) > 5000
     assert acknowledged <= stored
+
+
+def test_a_request_sent_again_is_stored_once_and_known_at_once(db, writer, request_of, noon):
+    body = request_of({}, {}).SerializeToString()
+    assert _submit(writer, decode(body, noon), decode(body, noon)) == [None, None]
+    with db.write() as conn:
+        conn.execute(dirty_minutes.delete())
+    assert _submit(writer, decode(body, noon)) == [None]
+    assert (_count(db), _count(db, ingest_batches), _count(db, dirty_minutes)) == (2, 1, 0)
+
+
+def test_spans_in_another_batch_are_stored_once(db, writer, request_of, noon):
+    one, two = (request_of(*[{}] * number).SerializeToString() for number in (3, 5))
+    assert _submit(writer, decode(one, noon), decode(two, noon)) == [None, None]
+    assert (_count(db), _count(db, ingest_batches)) == (5, 2)
+
+
+def test_a_request_that_failed_is_not_known(db, writer, request_of, noon):
+    request = decode(request_of({}).SerializeToString(), noon)
+    [row] = request.rows
+    request.rows = [(None, *row[1:])]
+    [refused] = _submit(writer, request)
+    assert isinstance(refused, Refused)
+    request.rows = [row]
+    assert (_submit(writer, request), _count(db)) == ([None], 1)
+
+
+def test_old_requests_are_forgotten(db, writer, request_of, noon):
+    with db.write() as conn:
+        remember(conn, [b"o" * 16], noon // 1000 - REMEMBERED_US - 1)
+        remember(conn, [b"n" * 16], noon // 1000 - REMEMBERED_US)
+    assert _submit(writer, decode(request_of({}).SerializeToString(), noon)) == [None]
+    writer.close()
+    with db.read() as conn:
+        assert b"o" * 16 not in known(conn, [b"o" * 16, b"n" * 16])
+        assert b"n" * 16 in known(conn, [b"n" * 16])
+
+
+@pytest.mark.parametrize("number", [1, 200])
+def test_quotes_in_a_label_are_text(db, writer, request_of, noon, number):
+    label = "a'); DROP TABLE spans; --\"?:x\N{SNOWMAN}"
+    request = request_of(*[{}] * number, resource={"kvflags.deployment": label})
+    assert _submit(writer, decode(request.SerializeToString(), noon)) == [None]
+    with db.read() as conn:
+        assert conn.scalars(select(spans.c.deployment)).all() == [label] * number

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the two readers a body goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvflags_collector.ingest import fallback
+
+if TYPE_CHECKING:
+    from kvflags_collector.ingest.wire import Wire
+
+__all__ = ["read"]
+
+
+def _native() -> Callable[[bytes], Wire] | None:
+    try:
+        from kvflags_collector.ingest import native  # noqa: PLC0415 - ptars has no build for every platform
+    except ImportError:
+        return None
+    return native.read
+
+
+_NATIVE = _native()
+
+
+def read(body: bytes) -> Wire:
+    """The spans of a request.
+
+    Raises:
+        Refused: 400, where the body is no such message.
+    """
+    if _NATIVE:
+        try:
+            return _NATIVE(body)
+        except ValueError:
+            # Whatever it was, the other reader knows it, or says what is wrong.
+            pass
+    return fallback.read(body)

@@ -6,7 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
-__all__ = ["Agent", "Connector", "Handle", "Role", "Telemetry", "Worker"]
+__all__ = [
+    "Agent",
+    "Connector",
+    "FinishedRequest",
+    "Handle",
+    "IterationStats",
+    "PrefixCacheStats",
+    "Role",
+    "SchedulerStats",
+    "Telemetry",
+    "Worker",
+]
 
 # NIXL's transfer handle: an object of its own, an int in old releases.
 Handle = Hashable
@@ -57,3 +68,34 @@ class Connector(Protocol):
     """An instance of the wrapped class."""
 
     connector_worker: Worker
+
+
+class PrefixCacheStats(Protocol):
+    """In tokens, since the last iteration."""
+
+    queries: int
+    hits: int
+
+
+class SchedulerStats(Protocol):
+    """One iteration of an engine core; `kv_cache_usage` is a share."""
+
+    kv_cache_usage: float
+    prefix_cache_stats: PrefixCacheStats
+
+
+class FinishedRequest(Protocol):
+    """`str(finish_reason)` is its word: `stop`, `length`, `abort`, `error`, `repetition`."""
+
+    finish_reason: object
+
+
+class IterationStats(Protocol):
+    """What one iteration brought the front end. Times are in seconds, a value for each request."""
+
+    time_to_first_tokens_iter: Sequence[float]
+    inter_token_latencies_iter: Sequence[float]
+    num_prompt_tokens: int
+    num_generation_tokens: int
+    num_preempted_reqs: int
+    finished_requests: Sequence[FinishedRequest]

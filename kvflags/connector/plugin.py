@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _ARGUMENTS = "vllm.engine.arg_utils"
+_FRONT_END = "vllm.v1.engine.async_llm"
 _FACTORY = "vllm.distributed.kv_transfer.kv_connector.factory"
 _CONNECTORS = ("NixlConnector", "NixlPullConnector", "NixlPushConnector")
 
@@ -41,6 +42,7 @@ def register() -> None:
     if _wanted(_settings()):
         when_imported(_ARGUMENTS, _patch_arguments)
         when_imported(_FACTORY, _patch_factory)
+        when_imported(_FRONT_END, _patch_front_end)
 
 
 def _settings() -> Settings:
@@ -80,6 +82,50 @@ def _decide(vllm_config: VllmConfig) -> None:
     from kvflags.decision import carry, resolve  # noqa: PLC0415
 
     carry.put(vllm_config, resolve.resolve(settings, vllm_config, static_facts=static_facts))
+
+
+def _patch_front_end(module: ModuleType) -> None:
+    """Have the asynchronous front end call our stat logger too, unless the operator switched statistics off."""
+    init = module.AsyncLLM.__init__
+    if hasattr(init, _MARK):
+        return
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def __init__(*args: object, **kwargs: object) -> None:  # noqa: N807 (it is one)
+        bound = _with_stat_logger(signature, args, kwargs)
+        if bound is None:
+            init(*args, **kwargs)
+        else:
+            init(*bound.args, **bound.kwargs)
+
+    setattr(__init__, _MARK, True)
+    module.AsyncLLM.__init__ = __init__
+
+
+@guarded(None)
+def _with_stat_logger(
+    signature: inspect.Signature, args: tuple[object, ...], kwargs: dict[str, object]
+) -> inspect.BoundArguments | None:
+    """The arguments with our stat logger among them; None where they are to stay as they are."""
+    bound = signature.bind(*args, **kwargs)
+    vllm_config: VllmConfig = bound.arguments["vllm_config"]
+    if getattr(vllm_config, "kv_transfer_config", None) is None:
+        return None
+    from kvflags.connector.outcomes import stat_logger, wanted  # noqa: PLC0415
+
+    if not wanted(vllm_config):
+        return None
+    if not bound.arguments["log_stats"]:
+        _log.info("kvflags: statistics are switched off (--disable-log-stats), so no outcomes are sent")
+        return None
+    from vllm.v1.metrics.loggers import AggregateStatLoggerBase  # noqa: PLC0415 (loaded by now)
+
+    bound.arguments["stat_loggers"] = [
+        *(bound.arguments.get("stat_loggers") or ()),
+        stat_logger(AggregateStatLoggerBase),
+    ]
+    return bound
 
 
 def _patch_factory(module: ModuleType) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvflags.errors import Unavailable
 from kvflags.features import FEATURES
 from kvflags.flags import Arm, Comparison, Decision, PinState, Variant
 
-__all__ = ["Answer", "as_running", "decision_from", "read"]
+if TYPE_CHECKING:
+    from kvflags.decision.carry import Carried
+
+__all__ = ["Answer", "adopted", "as_running", "decision_from", "read"]
 
 # What a collector may ask for. Below 0.1 s engines would do little else; above an hour nobody would call them live.
 _HEARTBEAT_S = (0.1, 3600.0)
@@ -70,6 +73,13 @@ def _checks(decision: Decision) -> list[tuple[str, bool]]:
         ("bucket", decision.bucket is None or type(decision.bucket) is int),
         ("signed", decision.signed is None or isinstance(decision.signed, str)),
     ]
+
+
+def adopted(carried: Carried, heard: Decision) -> Decision:
+    """The identity of an engine that runs under `carried` and heard its decision later: what runs is frozen."""
+    if carried.local:
+        return as_running(heard, carried.variant, carried.reason)
+    return heard if heard.variant == carried.variant else as_running(heard, carried.variant, "runs_another_variant")
 
 
 def as_running(decision: Decision, variant: str, reason: str) -> Decision:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kvflags.decision import answer, last_heard
-from kvflags.decision.answer import as_running
+from kvflags.decision.answer import adopted
 from kvflags.decision.carry import Carried
 from kvflags.decision.client import Client, ClientError
 from kvflags.decision.deaths import Mark
@@ -172,11 +172,7 @@ class Heartbeats:
             problems: list[str] = []
             last_heard.remember(self._state, decision, problems)
             self.update(problems=problems)
-        if self._carried.local:
-            decision = as_running(decision, self._carried.variant, self._carried.reason)
-        elif decision.variant != self._carried.variant:
-            decision = as_running(decision, self._carried.variant, "runs_another_variant")
-        self._on_identity(decision)
+        self._on_identity(adopted(self._carried, decision))
 
     def _warn(self, error: Exception) -> None:
         """Each kind of trouble once: an outage of hours must not fill the engine's log."""

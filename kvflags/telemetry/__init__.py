@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers become spans: names, failure kinds, the bounded queue, the exporter. Imports nothing of vLLM."""
+"""Transfers become spans, outcomes metrics: names, queue, tallies, the threads that send. Imports nothing of vLLM."""

@@ -26,9 +26,13 @@ def asked(monkeypatch):
     return names
 
 
-def test_waits_for_the_two_modules_it_patches(asked):
+def test_waits_for_the_modules_it_patches(asked):
     plugin.register()
-    assert asked == ["vllm.engine.arg_utils", "vllm.distributed.kv_transfer.kv_connector.factory"]
+    assert asked == [
+        "vllm.engine.arg_utils",
+        "vllm.distributed.kv_transfer.kv_connector.factory",
+        "vllm.v1.engine.async_llm",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from kvflags.telemetry.resource import operators
+
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, *args: object) -> None:
@@ -71,6 +73,14 @@ class FakeCollector:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """The environment is read once in a process; here each test has its own."""
+    operators.cache_clear()
+    yield
+    operators.cache_clear()
 
 
 @pytest.fixture

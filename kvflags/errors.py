@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
     UNKNOWN_DEPLOYMENT = "unknown_deployment"
     UNKNOWN_REGISTRATION = "unknown_registration"
     UNKNOWN_BACKEND = "unknown_backend"
+    UNKNOWN_TOKEN = "unknown_token"  # noqa: S105 - the name of an error
     FLAG_EXISTS = "flag_exists"
     FEATURE_TAKEN = "feature_taken"
     STALE_REVISION = "stale_revision"

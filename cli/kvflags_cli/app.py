@@ -21,6 +21,7 @@ from kvflags_cli.commands import (
     rollout,
     serve,
     simulate,
+    tokens,
 )
 from kvflags_cli.options import example
 
@@ -59,6 +60,7 @@ app.add_typer(flags.app, name="flags")
 app.add_typer(rollout.app, name="rollout")
 app.add_typer(deployments.app, name="deployments")
 app.add_typer(engines.app, name="engines")
+app.add_typer(tokens.app, name="tokens")
 app.command(epilog=report.EXAMPLE)(report.report)
 app.command(epilog=explain.EXAMPLE)(explain.explain)
 app.command(epilog=decide.EXAMPLE)(decide.decide)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -32,7 +33,11 @@ class Client:
         self.connection = connection
         headers = {"Authorization": f"Bearer {connection.token}"} if connection.token else {}
         self._http = httpx.Client(
-            base_url=connection.url, headers=headers, timeout=timeout, trust_env=not connection.loopback
+            base_url=connection.url,
+            headers=headers,
+            timeout=timeout,
+            trust_env=not connection.loopback,
+            verify=_trusted() if connection.url.startswith("https") else True,
         )
 
     def __enter__(self) -> Self:
@@ -61,6 +66,11 @@ class Client:
             return self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             raise _unreachable(self.connection, error) from error
+
+
+def _trusted() -> ssl.SSLContext:
+    """The machine's own certificates, or those of SSL_CERT_FILE: a fleet's authority is seldom a public one."""
+    return ssl.create_default_context()
 
 
 def _below(path: tuple[str, ...]) -> str:

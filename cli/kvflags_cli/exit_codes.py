@@ -41,6 +41,7 @@ BY_ERROR: dict[ErrorCode, ExitCode] = {
     ErrorCode.UNKNOWN_DEPLOYMENT: ExitCode.USAGE,
     ErrorCode.UNKNOWN_REGISTRATION: ExitCode.USAGE,
     ErrorCode.UNKNOWN_BACKEND: ExitCode.USAGE,
+    ErrorCode.UNKNOWN_TOKEN: ExitCode.USAGE,
     ErrorCode.FLAG_EXISTS: ExitCode.USAGE,
     ErrorCode.FEATURE_TAKEN: ExitCode.USAGE,
     ErrorCode.STALE_REVISION: ExitCode.USAGE,

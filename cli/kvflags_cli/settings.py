@@ -56,8 +56,10 @@ def connection(option: str | None, environ: Mapping[str, str] = os.environ) -> C
     return Connection(url.rstrip("/"), environ.get("KVFLAGS_TOKEN", "").strip(), origin)
 
 
-def this_author() -> str:
-    """user@host: who a change is recorded under when --author does not say."""
+def this_author(environ: Mapping[str, str] = os.environ) -> str | None:
+    """user@host: who a change is recorded under when --author does not say. None with a token: its name says it."""
+    if environ.get("KVFLAGS_TOKEN", "").strip():
+        return None
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

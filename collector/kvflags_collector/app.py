@@ -11,7 +11,9 @@ from typing import Protocol
 from fastapi import FastAPI
 
 from kvflags import __version__
-from kvflags_collector.api import deployments, engines, errors, flags, health, steering
+from kvflags_collector.access.guard import Guard
+from kvflags_collector.access.keyring import Keyring
+from kvflags_collector.api import deployments, engines, errors, flags, health, steering, tokens
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit
 from kvflags_collector.ingest import http
@@ -42,6 +44,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     receiver = Receiver(writer, keeper, clock=lambda: clock() * 1000)
     roller = Roller(db, clock=clock)
     ticker = Ticker(db, settings.timing, clock)
+    keyring = Keyring(db, required=settings.tokens_required, clock=clock)
 
     def alive() -> bool:
         return ticker.alive and writer.alive and keeper.alive
@@ -51,18 +54,20 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
-            for worker in (ticker, roller, keeper, writer):
+            for worker in (ticker, roller, keyring, keeper, writer):
                 await stack.enter_async_context(_running(worker))
             yield
 
     # The pages for the API are off: they load their scripts from elsewhere, which a closed network cannot.
     app = FastAPI(title="kvflags", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=alive)
-    # For the server that speaks gRPC beside us.
-    app.state.receiver = receiver
+    # For the server that speaks gRPC beside us, too.
+    app.state.receiver, app.state.keyring = receiver, keyring
     app.add_middleware(BodyLimit)
+    # Added last, so it is the outermost: nothing is read before it has let a request in.
+    app.add_middleware(Guard, keyring=keyring)
     errors.install(app)
-    for router in (health.router, engines.router, flags.router, steering.router, deployments.router):
+    for router in (health.router, engines.router, flags.router, steering.router, deployments.router, tokens.router):
         app.include_router(router)
     app.router.routes.extend([*http.routes(receiver), *pages.routes(db, clock)])
     return app

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import uvicorn
+from fastapi import FastAPI
 
 from kvflags.errors import ErrorCode, OperatorError
+from kvflags_collector import tls
+from kvflags_collector.access import tokens
 from kvflags_collector.app import create_app
 from kvflags_collector.ingest.grpc import GrpcServer
-from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.settings import Settings
 from kvflags_collector.store.database import Database
+from kvflags_collector.times import now_us
 
 __all__ = ["serve"]
 
@@ -31,6 +34,7 @@ def serve(settings: Settings) -> None:
 
     OperatorError: the port is in use, the database is held by another process or at a newer revision.
     """
+    tls.check(settings)
     with ExitStack() as stack:
         # The ports first: whoever starts a second collector by mistake learns that, and not something about locks.
         listener = stack.enter_context(closing(_listen(settings.host, settings.port, "--port")))
@@ -38,6 +42,8 @@ def serve(settings: Settings) -> None:
         if settings.grpc_port is not None:
             reserved = stack.enter_context(closing(_listen(settings.host, settings.grpc_port, "--grpc-port")))
         db = stack.enter_context(closing(Database(settings.db, upgrade=True)))
+        if settings.tokens_required:
+            _need_a_token(db, settings)
         app = create_app(settings, db)
         config = uvicorn.Config(
             app,
@@ -45,9 +51,11 @@ def serve(settings: Settings) -> None:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_DRAIN_S,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
         )
         with _signals_end_quietly():
-            grpc = _Grpc(app.state.receiver, reserved) if reserved else None
+            grpc = _Grpc(app, settings, reserved) if reserved else None
             _Server(config, settings, grpc).run(sockets=[listener])
 
 
@@ -63,7 +71,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if not (self.started and sockets):
             return
-        addresses = [f"http://{_shown(sockets[0])}"]
+        addresses = [f"http{'s' if self._settings.tls_cert else ''}://{_shown(sockets[0])}"]
         if self._grpc:
             try:
                 addresses.append(f"grpc://{await self._grpc.start()}")
@@ -82,10 +90,15 @@ class _Server(uvicorn.Server):
 class _Grpc:
     """gRPC opens its port itself. Until it does we hold it, so that a port in use is known before anything is done."""
 
-    def __init__(self, receiver: Receiver, reserved: socket.socket) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, reserved: socket.socket) -> None:
         self._reserved = reserved
         self._address = _shown(reserved)
-        self._server = GrpcServer(receiver, self._address)
+        self._server = GrpcServer(
+            app.state.receiver,
+            self._address,
+            keyring=app.state.keyring,
+            credentials=tls.grpc_credentials(settings),
+        )
 
     async def start(self) -> str:
         self._reserved.close()
@@ -94,6 +107,16 @@ class _Grpc:
 
     async def stop(self) -> None:
         await self._server.stop(_DRAIN_S)
+
+
+def _need_a_token(db: Database, settings: Settings) -> None:
+    with db.read() as conn:
+        if tokens.live(conn, now_us()):
+            return
+    raise OperatorError(
+        f"nobody could use a collector on {settings.host}: its database holds no token",
+        hint=f"kvflags tokens create admin --scope admin --db {settings.db}",
+    )
 
 
 def _shown(listener: socket.socket) -> str:

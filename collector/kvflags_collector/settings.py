@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kvflags.errors import UsageError
 from kvflags_collector.rollout.leases import Timing
 
-__all__ = ["DEFAULT_DB", "Settings", "database_url", "grpc_port"]
+__all__ = ["DEFAULT_DB", "Settings", "database_url", "grpc_port", "is_loopback"]
 
 DEFAULT_DB = "sqlite:///kvflags.db"
 
@@ -19,10 +19,11 @@ DEFAULT_DB = "sqlite:///kvflags.db"
 class Settings:
     """One collector. Times in seconds. `grpc_port`: None for no gRPC.
 
-    `insecure_bind`: serve beyond this machine without tokens, on purpose.
+    tls_cert, tls_key: PEM files; both or none. insecure_bind: serve beyond this machine without TLS, on purpose.
+    require_tokens: ask for tokens on loopback too, for a collector behind a proxy.
 
-    UsageError for values out of range, and for an address beyond loopback without `insecure_bind`: there are no tokens
-    in this release, so whoever reaches the port may change the rollout.
+    UsageError for values out of range, and for an address beyond loopback without TLS or `insecure_bind`: whoever is on
+    the way would read the tokens, and change the rollout with one.
     """
 
     db: str = DEFAULT_DB
@@ -31,7 +32,10 @@ class Settings:
     grpc_port: int | None = None
     heartbeat_s: float = 30.0
     start_lease_s: float = 1800.0
+    tls_cert: str | None = None
+    tls_key: str | None = None
     insecure_bind: bool = False
+    require_tokens: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -44,11 +48,20 @@ class Settings:
             raise UsageError("heartbeats lie 0.1 to 3600 seconds apart", hint="the default is --heartbeat 30")
         if not self.heartbeat_s <= self.start_lease_s <= 86_400:
             raise UsageError("a starting lease lasts one heartbeat to a day", hint="the default is --start-lease 1800")
-        if not (self.insecure_bind or _is_loopback(self.host)):
+        if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError(
-                f"{self.host} is reachable from other machines, and there are no tokens yet",
-                hint="bind to 127.0.0.1, or say --insecure-bind if the network itself keeps strangers out",
+                "TLS needs a certificate and its key", hint="give both --tls-cert and --tls-key, or neither"
             )
+        if not (self.tls_cert or self.insecure_bind or is_loopback(self.host)):
+            raise UsageError(
+                f"{self.host} is reachable from other machines, and without TLS tokens are read on the way",
+                hint="give --tls-cert and --tls-key, bind to 127.0.0.1, or say --insecure-bind where a proxy encrypts",
+            )
+
+    @property
+    def tokens_required(self) -> bool:
+        """Whether a request needs a token."""
+        return self.require_tokens or not is_loopback(self.host)
 
     @property
     def timing(self) -> Timing:
@@ -74,8 +87,9 @@ def grpc_port(given: str | None, port: int) -> int | None:
     return int(given)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address (an IPv6 one also in brackets) or a name means this machine and nothing else."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"

@@ -111,8 +111,23 @@ def test_what_serve_refuses(kvflags):
     for arguments, message, hint in (
         (
             ("--host", "0.0.0.0"),
-            "0.0.0.0 is reachable from other machines, and there are no tokens yet",
-            "bind to 127.0.0.1, or say --insecure-bind if the network itself keeps strangers out",
+            "0.0.0.0 is reachable from other machines, and without TLS tokens are read on the way",
+            "give --tls-cert and --tls-key, bind to 127.0.0.1, or say --insecure-bind where a proxy encrypts",
+        ),
+        (
+            ("--host", "0.0.0.0", "--insecure-bind"),
+            "nobody could use a collector on 0.0.0.0: its database holds no token",
+            "kvflags tokens create admin --scope admin --db sqlite:///kvflags.db",
+        ),
+        (
+            ("--tls-cert", "cert.pem"),
+            "TLS needs a certificate and its key",
+            "give both --tls-cert and --tls-key, or neither",
+        ),
+        (
+            ("--tls-cert", "cert.pem", "--tls-key", "key.pem"),
+            "cannot use cert.pem with the key key.pem: No such file or directory",
+            "--tls-cert takes a PEM file with the chain, --tls-key the key that belongs to it, without a password",
         ),
         (("--heartbeat", "0"), "heartbeats lie 0.1 to 3600 seconds apart", "the default is --heartbeat 30"),
         (

@@ -41,4 +41,8 @@ def test_loopback(url, loopback):
 def test_the_author_is_somebody_at_a_host(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "node1")
     monkeypatch.setenv("LOGNAME", "ada")
-    assert this_author() == "ada@node1"
+    assert this_author({}) == "ada@node1"
+
+
+def test_with_a_token_its_name_is_the_author():
+    assert this_author({"KVFLAGS_TOKEN": "secret"}) is None

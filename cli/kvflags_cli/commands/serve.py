@@ -40,8 +40,19 @@ StartLease = Annotated[
 ]
 
 
+Cert = Annotated[
+    str | None,
+    typer.Option("--tls-cert", metavar="FILE", help="The certificate chain, PEM; with --tls-key.", show_default=False),
+]
+TlsKey = Annotated[
+    str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key, PEM.", show_default=False)
+]
 Insecure = Annotated[
-    bool, typer.Option("--insecure-bind", help="Listen beyond this machine although there are no tokens yet.")
+    bool,
+    typer.Option("--insecure-bind", help="Listen beyond this machine without TLS: a proxy or a mesh encrypts."),
+]
+RequireTokens = Annotated[
+    bool, typer.Option("--require-tokens", help="Ask for tokens on loopback too: for a collector behind a proxy.")
 ]
 
 
@@ -53,7 +64,10 @@ def serve(
     grpc_port: GrpcPort = None,
     heartbeat: Heartbeat = "30s",
     start_lease: StartLease = "30m",
+    tls_cert: Cert = None,
+    tls_key: TlsKey = None,
     insecure_bind: Insecure = False,
+    require_tokens: RequireTokens = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the collector until it is stopped. A new database is created, an older one upgraded.
@@ -71,7 +85,10 @@ def serve(
         grpc_port=resolved(grpc_port, port),
         heartbeat_s=duration(heartbeat, "--heartbeat"),
         start_lease_s=duration(start_lease, "--start-lease"),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
         insecure_bind=insecure_bind,
+        require_tokens=require_tokens,
     )
     # What the service says goes to stderr where stdout belongs to the one document, which is written at the end.
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

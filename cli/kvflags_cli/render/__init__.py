@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render import flags, fleet, local, report, rollout, simulation
+from kvflags_cli.render import access, flags, fleet, local, report, rollout, simulation
 
 __all__ = ["VIEWS"]
 
@@ -33,5 +33,7 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "report": report.report,
     "rollout_status": rollout.status,
     "simulation": simulation.simulation,
+    "token": access.token,
+    "tokens": access.tokens,
     "topic": local.topic,
 }

@@ -10,11 +10,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from kvflags_collector.access.keyring import Keyring
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.store.database import Database
 from kvflags_collector.times import now_us
 
-__all__ = ["Ctx", "Received", "State"]
+__all__ = ["Ctx", "Keys", "Received", "State"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,16 @@ async def _state(request: Request) -> State:
     return state
 
 
+async def _keyring(request: Request) -> Keyring:
+    keyring: Keyring = request.app.state.keyring
+    return keyring
+
+
 async def _received() -> float:
     # Runs on the event loop when the body was read, so that waiting for a thread counts as time taken.
     return time.monotonic()
 
 
 Ctx = Annotated[State, Depends(_state)]
+Keys = Annotated[Keyring, Depends(_keyring)]
 Received = Annotated[float, Depends(_received)]

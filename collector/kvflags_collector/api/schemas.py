@@ -6,9 +6,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from kvflags.settings import id_problem
+from kvflags_collector.access.actor import acting
+from kvflags_collector.access.scopes import Scope
 
 __all__ = [
     "Change",
@@ -19,11 +21,13 @@ __all__ = [
     "HeartbeatBody",
     "Id",
     "KillSwitch",
+    "NewToken",
     "Opt",
     "Promote",
     "RampPlan",
     "RegisterBody",
     "Reopen",
+    "Signed",
     "Target",
     "Undo",
 ]
@@ -42,11 +46,19 @@ def _printable(value: str) -> str:
     return value
 
 
+def _signature(value: Any) -> Any:  # noqa: ANN401 - whatever was sent
+    if value is not None:
+        return value
+    if (name := acting.get()) is None:
+        raise ValueError("is missing, and no token says who this is")
+    return name
+
+
 Id = Annotated[str, Field(max_length=253), AfterValidator(_identity)]
 _Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 _Word = Annotated[str, Field(max_length=64), AfterValidator(_printable)]
 _Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_printable)]
-_Author = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+_Author = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable), BeforeValidator(_signature)]
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Small = Annotated[int, Field(ge=0, le=1_000_000)]
 _Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,128}$")]
@@ -154,10 +166,23 @@ class HeartbeatBody(_Body):
         return self.model_dump() | {"facts": self.facts.model_dump(exclude_none=True)}
 
 
-class Change(_Body):
+class Signed(_Body):
+    """Who does it: without a name, the token's."""
+
+    author: _Author = Field(default_factory=lambda: None, validate_default=True)
+
+
+class NewToken(Signed):
+    """`POST /api/v1/tokens`. `expires_s`: null for never."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+    scope: Annotated[Scope, Field(strict=False)]
+    expires_s: float | None = None
+
+
+class Change(Signed):
     """Who changes a flag, and why. `revision`: the one it was based on; another in force is a 409."""
 
-    author: _Author
     reason: _Text
     revision: Annotated[int, Field(ge=1)] | None = None
 

@@ -13,6 +13,8 @@ from typing import Any
 import grpc
 
 from kvflags.errors import ErrorCode, OperatorError
+from kvflags_collector.access.keyring import Denied, Keyring
+from kvflags_collector.access.scopes import Scope
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.refusals import retry_info, retry_seconds, status_of
@@ -33,18 +35,27 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class GrpcServer:
     """One listener. `start` binds it and takes requests; `stop` lets those under way end."""
 
-    def __init__(self, receiver: Receiver, address: str) -> None:
-        """`address`: host:port, an IPv6 host in brackets."""
+    def __init__(
+        self,
+        receiver: Receiver,
+        address: str,
+        *,
+        keyring: Keyring | None = None,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        """`address`: host:port, an IPv6 host in brackets. Without a keyring everybody may send."""
         self._receiver = receiver
         self._address = address
+        self._keyring = keyring
+        self._credentials = credentials
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> int:
         """The port. OperatorError where it cannot be had."""
         self._server = grpc.aio.server(options=_options(self._receiver.limits.body))
-        self._server.add_generic_rpc_handlers([_Services(self._receiver)])
+        self._server.add_generic_rpc_handlers([_Services(self._receiver, self._keyring)])
         try:
-            port: int = self._server.add_insecure_port(self._address)
+            port = self._bind(self._server)
         except RuntimeError as problem:
             raise OperatorError(
                 f"cannot listen on {self._address}: {problem}",
@@ -54,6 +65,11 @@ class GrpcServer:
         await self._server.start()
         return port
 
+    def _bind(self, server: grpc.aio.Server) -> int:
+        if self._credentials:
+            return server.add_secure_port(self._address, self._credentials)
+        return server.add_insecure_port(self._address)
+
     async def stop(self, grace_s: float) -> None:
         """New requests are refused at once; those under way have `grace_s` seconds."""
         if self._server is not None:
@@ -61,9 +77,9 @@ class GrpcServer:
 
 
 class _Services(grpc.GenericRpcHandler):
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, keyring: Keyring | None) -> None:
         turns = Turns(_PLACES, _PATIENCE_S)
-        self._exports = {signal.method: _Export(receiver, signal, turns) for signal in SIGNALS}
+        self._exports = {signal.method: _Export(receiver, signal, turns, keyring) for signal in SIGNALS}
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         export = self._exports.get(details.method)
@@ -74,17 +90,29 @@ class _Services(grpc.GenericRpcHandler):
 class _Export:
     """The handler of one signal."""
 
-    def __init__(self, receiver: Receiver, signal: Signal, turns: Turns) -> None:
+    def __init__(self, receiver: Receiver, signal: Signal, turns: Turns, keyring: Keyring | None) -> None:
         self._receiver = receiver
         self._signal = signal
         self._turns = turns
+        self._keyring = keyring
 
     async def handle(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         try:
+            self._admit(context)
             return await self._receive(messages)
         except Refused as refusal:
             await _refuse(context, refusal)
             raise  # `abort` has raised
+
+    def _admit(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Raises Refused, 401 or 403. Names in a call's metadata are in lower case."""
+        if self._keyring is None:
+            return
+        sent = dict(context.invocation_metadata() or ()).get("authorization")
+        try:
+            self._keyring.check(sent if isinstance(sent, str) else None, Scope.INGEST)
+        except Denied as denied:
+            raise Refused(denied.status, f"{denied.message}; {denied.hint}") from denied
 
     async def _receive(self, messages: AsyncIterator[bytes]) -> bytes:
         self._receiver.admit()

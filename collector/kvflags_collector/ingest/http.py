@@ -19,7 +19,7 @@ from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.refusals import retry_seconds, status_of
 from kvflags_collector.ingest.signals import SIGNALS, Signal
 
-__all__ = ["routes"]
+__all__ = ["refuse", "routes"]
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 _ANY_METHOD = ["DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"]
@@ -36,7 +36,7 @@ def _endpoint(receiver: Receiver, signal: Signal) -> Callable[[Request], Awaitab
         try:
             answer = await _receive(receiver, signal, request)
         except Refused as refusal:
-            return _refuse(request, refusal)
+            return refuse(request, refusal)
         except ClientDisconnect:
             return Response(status_code=400)
         return _encoded(request, answer)
@@ -69,7 +69,8 @@ def _check_headers(request: Request, signal: Signal) -> bool:
     return encoding == "gzip"
 
 
-def _refuse(request: Request, refusal: Refused) -> Response:
+def refuse(request: Request, refusal: Refused) -> Response:
+    """The answer to a request that is not taken: a `google.rpc.Status`, in the request's encoding."""
     wait_s = retry_seconds(refusal)
     headers = {} if wait_s is None else {"Retry-After": str(wait_s)}
     if refusal.status == 405:
@@ -86,7 +87,7 @@ def _encoded(request: Request, message: Any, status: int = 200, headers: dict[st
 
 async def _not_received(request: Request) -> Response:
     signal, known = request.path_params["signal"], ", ".join(signal.path for signal in SIGNALS)
-    return _refuse(request, Refused(404, f"this collector receives {known}, not /v1/{signal[:64]}"))
+    return refuse(request, Refused(404, f"this collector receives {known}, not /v1/{signal[:64]}"))
 
 
 def _is_json(request: Request) -> bool:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each place of the HTTP interface needs, in one table. The first rule that fits decides."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvflags_collector.access.scopes import Scope
+
+__all__ = ["RULES", "Rule", "rule_for"]
+
+_READS = frozenset({"GET", "HEAD"})
+
+
+class Rule(NamedTuple):
+    """`place`: a path, or, with a slash at its end, all that begins so ("/" is just itself).
+
+    methods: None for all. needed: None where anybody may ask.
+    """
+
+    place: str
+    methods: frozenset[str] | None
+    needed: Scope | None
+
+    def fits(self, method: str, path: str) -> bool:
+        inside = self.place != "/" and self.place.endswith("/")
+        here = path.startswith(self.place) if inside else path == self.place
+        return here and (self.methods is None or method in self.methods)
+
+
+RULES = (
+    # Supervisors ask without a token, and a browser fetches the stylesheet of the page that says one is missing.
+    Rule("/livez", _READS, None),
+    Rule("/readyz", _READS, None),
+    Rule("/static/", _READS, None),
+    Rule("/v1/", None, Scope.INGEST),
+    Rule("/api/v1/engines/", frozenset({"POST"}), Scope.INGEST),
+    Rule("/api/v1/tokens", None, Scope.ADMIN),
+    Rule("/api/v1/tokens/", None, Scope.ADMIN),
+    # Below the API the method says it: a new route that changes something needs `operate` from its first day.
+    Rule("/api/v1/", _READS, Scope.READ),
+    Rule("/api/v1/", None, Scope.OPERATE),
+    Rule("/openapi.json", _READS, Scope.READ),
+    Rule("/", _READS, Scope.READ),
+    Rule("/index.json", _READS, Scope.READ),
+    Rule("/rollouts/", _READS, Scope.READ),
+)
+
+
+def rule_for(method: str, path: str) -> Rule | None:
+    """The rule, or None: such a request is let in with `admin` only, whatever it meets."""
+    return next((rule for rule in RULES if rule.fits(method, path)), None)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every route of the application with every scope, and with none: from its own table, so that no route is forgotten."""
+
+import pytest
+from fastapi import FastAPI
+
+from kvflags_collector.access.rules import RULES, rule_for
+from kvflags_collector.access.scopes import Scope, covers
+
+_PAGES = {"/", "/index.json", "/rollouts/{key}", "/rollouts/{key}.json", "/openapi.json", "/metrics"}
+
+
+def _routes(app: FastAPI) -> list[tuple[str, str]]:
+    return [(method, route.path) for route in app.routes for method in sorted(route.methods)]
+
+
+def _filled(path: str) -> str:
+    return path.replace("{", "").replace("}", "")
+
+
+def _expected(method: str, path: str) -> Scope | None:
+    """By what the route does, said here once more and otherwise than the rules say it."""
+    if path in {"/livez", "/readyz", "/static/kvflags.css"}:
+        return None
+    if path.startswith("/v1/") or path.endswith(("/register", "/heartbeat")):
+        return Scope.INGEST
+    if path.startswith("/api/v1/tokens"):
+        return Scope.ADMIN
+    if method in {"GET", "HEAD"} and (path in _PAGES or path.startswith("/api/v1/")):
+        return Scope.READ
+    assert path.startswith("/api/v1/"), f"{method} {path} is new: give it a rule in access/rules.py, and say here which"
+    return Scope.OPERATE
+
+
+def test_every_route_has_a_rule_and_every_rule_a_route(guarded):
+    used = {rule_for(method, _filled(path)) for method, path in _routes(guarded.app)}
+    assert used == set(RULES)
+
+
+def test_every_route_with_every_scope(guarded):
+    """Bodies are empty: whoever is let in gets an answer of the route itself, which is never one of access."""
+    for method, path in _routes(guarded.app):
+        needed = _expected(method, path)
+        for scope in Scope:
+            status = guarded.ask(method, _filled(path), guarded.secrets[scope]).status_code
+            allowed = needed is None or covers(scope, needed)
+            assert (status == 403) is not allowed, (method, path, scope, status)
+            assert status != 401
+        assert (guarded.ask(method, _filled(path)).status_code == 401) is (needed is not None), (method, path)
+
+
+@pytest.mark.parametrize(
+    ("held", "may"),
+    [
+        (Scope.INGEST, {Scope.INGEST}),
+        (Scope.READ, {Scope.READ}),
+        (Scope.OPERATE, {Scope.READ, Scope.OPERATE}),
+        (Scope.ADMIN, set(Scope)),
+    ],
+)
+def test_what_a_scope_covers(held, may):
+    assert {scope for scope in Scope if covers(held, scope)} == may
+
+
+def test_what_has_no_rule_needs_admin(guarded):
+    @guarded.app.post("/elsewhere")
+    def elsewhere() -> str:
+        return "reached"
+
+    statuses = [guarded.ask("POST", "/elsewhere", guarded.secrets[scope]).status_code for scope in Scope]
+    assert statuses == [403, 403, 403, 200]

@@ -23,6 +23,7 @@ from kvflags.telemetry.instruments import INSTRUMENTS
 from kvflags_cli.app import app
 from kvflags_cli.exit_codes import MEANINGS
 from kvflags_cli.settings import VARIABLES
+from kvflags_collector.api.schemas import FlagFile
 from kvflags_collector.app import create_app
 from kvflags_collector.settings import Settings
 from kvflags_collector.store.database import Database
@@ -30,6 +31,8 @@ from kvflags_collector.store.database import Database
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
+# The schema of a flag's file, shipped with the command that checks files by it.
+SCHEMA = ROOT / "cli" / "kvflags_cli" / "flag.schema.json"
 # What `kvflags demo` printed, kept by whoever ran it last; the README shows it.
 TRANSCRIPT = ROOT / "docs" / "demo-transcript.txt"
 
@@ -125,8 +128,8 @@ def main(arguments: Sequence[str]) -> int:
             names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
             sys.stderr.write(f"error: differs from the code: {names}\n\nhint: make docs\n")
         return int(bool(stale))
-    REFERENCE.mkdir(exist_ok=True)
     for path, text in _files():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return 0
 
@@ -134,6 +137,7 @@ def main(arguments: Sequence[str]) -> int:
 def _files() -> Iterator[tuple[Path, str]]:
     for name, write in PAGES.items():
         yield REFERENCE / name, "\n\n".join((_NOTICE, *write())) + "\n"
+    yield SCHEMA, json.dumps(FlagFile.model_json_schema(), indent=2) + "\n"
     if TRANSCRIPT.exists():
         yield README, _with_transcript(README.read_text(), TRANSCRIPT.read_text())
 

@@ -17,6 +17,7 @@ from kvflags_cli.commands import (
     explain,
     flags,
     help_topics,
+    plan,
     report,
     rollout,
     serve,
@@ -58,6 +59,7 @@ app.command(epilog=serve.EXAMPLE)(serve.serve)
 app.add_typer(db.app, name="db")
 app.add_typer(flags.app, name="flags")
 app.add_typer(rollout.app, name="rollout")
+app.add_typer(plan.app, name="plan")
 app.add_typer(deployments.app, name="deployments")
 app.add_typer(engines.app, name="engines")
 app.add_typer(tokens.app, name="tokens")

@@ -12,7 +12,7 @@ from kvflags_cli.output import say
 if TYPE_CHECKING:
     from kvflags_cli.client import Client, Json
 
-__all__ = ["until", "until_none_is_treated"]
+__all__ = ["unsettled", "until", "until_none_is_treated", "until_settled"]
 
 # Leases are renewed every 30 s, so that asking more often than this shows nothing sooner.
 _EVERY_S = 2.0
@@ -42,3 +42,30 @@ def until_none_is_treated(client: Client, key: str, timeout_s: float) -> list[Js
         return items
 
     return until(ask, lambda items: not items, timeout_s, lambda items: f"{len(items)} treated engines live")
+
+
+def until_settled(client: Client, key: str, timeout_s: float) -> Json:
+    """Wait until every deployment runs what it should, or the rollout was aborted; the last status."""
+
+    def ask() -> Json:
+        return client.get("flags", key, "status")
+
+    def done(document: Json) -> bool:
+        return not unsettled(document) or document["flag"]["phase"] == "aborted"
+
+    return until(ask, done, timeout_s, _progress)
+
+
+def unsettled(document: Json) -> list[str]:
+    """Deployments with live engines that are condemned, or run what their next generation would not."""
+    return [
+        item["deployment"]
+        for item in document["deployments"]
+        if any(one["to_replace"] for one in item["generations"])
+        or (item["pending"] and any(one["live_engines"] for one in item["generations"]))
+    ]
+
+
+def _progress(document: Json) -> str:
+    names = unsettled(document)
+    return f"{len(names)} deployments to replace" + (f": {', '.join(names[:5])}" if names else "")

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kvflags flags`: create a flag, list them, show one."""
+"""`kvflags flags`: create, list, show and archive flags; keep them as files."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from kvflags.errors import UsageError
 from kvflags_cli.commands import connect
+from kvflags_cli.exit_codes import ExitCode
+from kvflags_cli.flag_files import problems, read
 from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import duration
@@ -16,7 +20,7 @@ from kvflags_cli.settings import this_author
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="The stored rollouts: create, list and show them.",
+    help="The stored rollouts: create, list, show, archive; keep them as files.",
     rich_markup_mode=None,
     epilog=example("kvflags flags list"),
 )
@@ -25,6 +29,11 @@ NewKey = Annotated[str, typer.Argument(metavar="KEY", help="The new flag's name.
 Feature = Annotated[str, typer.Option("--feature", metavar="NAME", help="The engine behaviour that it switches.")]
 Baseline = Annotated[str, typer.Option("--baseline", metavar="TIME", help="How long a deployment is observed first.")]
 Quiet = Annotated[str, typer.Option("--quiet", metavar="TIME", help="How long it must have had no new engine.")]
+
+
+Files = Annotated[
+    list[Path], typer.Option("-f", "--file", metavar="PATH", help="A YAML or JSON file, or a folder. Repeat it.")
+]
 
 
 @app.command(epilog=example("kvflags flags create cross-layer-blocks --feature cross_layer_blocks"))
@@ -66,3 +75,52 @@ def show_flag(key: Key, collector: Collector = None, as_json: AsJson = False) ->
     """Show one flag: its phase, targets and settings."""
     with connect(collector) as client:
         show("flag", client.get("flags", key), as_json=as_json)
+
+
+@app.command(epilog=example("kvflags flags validate -f flags/"))
+def validate(files: Files, as_json: AsJson = False) -> None:
+    """Check files against the schema, without a collector. Exits 1 when anything is wrong."""
+    wrong = [one._asdict() for one in problems(read(files))]
+    show("validation", wrong, as_json=as_json)
+    if wrong:
+        raise typer.Exit(ExitCode.FINDING)
+
+
+@app.command(epilog=example("kvflags flags diff -f flags/"))
+def diff(files: Files, collector: Collector = None, as_json: AsJson = False) -> None:
+    """Show what `apply` would change: a dry run on the collector. Exits 1 when there is a difference."""
+    changes = _apply(files, "diff", None, collector, dry_run=True)
+    show("changes", changes, as_json=as_json)
+    if any(one["diff"] for one in changes):
+        raise typer.Exit(ExitCode.FINDING)
+
+
+@app.command(epilog=example("kvflags flags apply -f flags/ --reason 'merged #12'"))
+def apply(
+    *, files: Files, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+) -> None:
+    """Make the flags as these files say. What a file leaves out has its default; phases stay as they are."""
+    show("changes", _apply(files, reason, author, collector, dry_run=False), as_json=as_json)
+
+
+@app.command(epilog=example("kvflags flags archive cross-layer-blocks --reason 'it is the default upstream'"))
+def archive(
+    *, key: Key, reason: Reason, author: Author = None, collector: Collector = None, as_json: AsJson = False
+) -> None:
+    """Put an ended flag away; its feature is free for another."""
+    body = {"author": author or this_author(), "reason": reason}
+    with connect(collector) as client:
+        show("flag", client.post("flags", key, "archive", body=body), as_json=as_json)
+
+
+def _apply(
+    paths: list[Path], reason: str, author: str | None, collector: str | None, *, dry_run: bool
+) -> list[dict[str, Any]]:
+    """Every file is checked before the first is applied."""
+    documents = read(paths)
+    if wrong := next(problems(documents), None):
+        where = f" {wrong.where}:" if wrong.where else ""
+        raise UsageError(f"{wrong.file}:{where} {wrong.says}", hint="`kvflags flags validate -f` lists everything")
+    said = {"author": author or this_author(), "reason": reason, "dry_run": dry_run}
+    with connect(collector) as client:
+        return [client.put("flags", one["key"], body={"file": one, **said}) for _, one in documents]

@@ -14,7 +14,7 @@ from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import duration, percentage, ramp_step
 from kvflags_cli.settings import this_author
-from kvflags_cli.wait import until_none_is_treated
+from kvflags_cli.wait import unsettled, until_none_is_treated, until_settled
 
 __all__ = ["app"]
 
@@ -55,6 +55,10 @@ NoRamp = Annotated[bool, typer.Option("--clear", help="Take the ramp away; the a
 Default = Annotated[bool, typer.Option("--default", help="Make it the default.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until no treated engine lives.")]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long to wait.")]
+Settle = Annotated[
+    str | None,
+    typer.Option("--timeout", metavar="TIME", help="Wait that long for replacements.", show_default=False),
+]
 To = Annotated[
     int | None,
     typer.Option("--to-revision", metavar="N", help="The revision to aim as; see `history`.", show_default=False),
@@ -91,11 +95,27 @@ def set_target(
     say(f"next: kvflags rollout status {key}")
 
 
-@app.command(epilog=example("kvflags rollout status cross-layer-blocks"))
-def status(key: Key, collector: Collector = None, as_json: AsJson = False) -> None:
-    """Show who is treated, what each generation runs, and what waits for a replacement."""
+@app.command(
+    epilog=example(
+        "kvflags rollout status cross-layer-blocks",
+        "kvflags rollout status cross-layer-blocks --timeout 30m && deploy",
+    )
+)
+def status(key: Key, timeout: Settle = None, collector: Collector = None, as_json: AsJson = False) -> None:
+    """Show who is treated and what waits for a replacement. With --timeout, wait until nothing does.
+
+    Then it exits 0 when everything runs what it should, 1 when the rollout was aborted, 3 when the time ran out.
+    """
     with connect(collector) as client:
-        show("rollout_status", client.get("flags", key, "status"), as_json=as_json)
+        if timeout is None:
+            show("rollout_status", client.get("flags", key, "status"), as_json=as_json)
+            return
+        document = until_settled(client, key, duration(timeout, "--timeout"))
+    show("rollout_status", document, as_json=as_json)
+    if document["flag"]["phase"] == "aborted":
+        raise typer.Exit(ExitCode.FINDING)
+    if unsettled(document):
+        raise typer.Exit(ExitCode.UNDECIDED)
 
 
 @app.command(epilog=example("kvflags rollout kill cross-layer-blocks --reason 'decode pool restarts'"))

@@ -8,11 +8,12 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render import access, flags, fleet, local, report, rollout, simulation
+from kvflags_cli.render import access, flags, fleet, local, plan, report, rollout, simulation
 
 __all__ = ["VIEWS"]
 
 VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
+    "changes": flags.changes,
     "database": local.database,
     "declaration": fleet.declaration,
     "deployment": fleet.deployment,
@@ -25,11 +26,15 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "explanation": rollout.explanation,
     "flag": flags.flag,
     "flags": flags.flags,
+    "fleet_plan": plan.census,
     "forced": fleet.forced,
     "history": rollout.history,
     "opted": fleet.opted,
     "reopened": fleet.reopened,
+    "restarts": plan.restarts,
+    "restarts_script": plan.script,
     "treated": rollout.treated,
+    "validation": flags.validation,
     "report": report.report,
     "rollout_status": rollout.status,
     "simulation": simulation.simulation,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from kvflags_cli.render.numbers import ABSENT, moment, percent, span
 from kvflags_cli.render.tables import pairs, table
 from kvflags_cli.render.words import phase, switch
 
-__all__ = ["flag", "flags", "target"]
+__all__ = ["changes", "flag", "flags", "target", "validation"]
 
 Json = dict[str, Any]
 
@@ -45,6 +46,23 @@ def flag(item: Json) -> Iterator[RenderableType]:
             ("last change", _last_change(item)),
         ]
     )
+
+
+def changes(items: list[Json]) -> Iterator[RenderableType]:
+    """What applying files did, or would do."""
+    for item in items:
+        did = "would change" if item["dry_run"] else f"revision {item['revision']}"
+        yield f"{item['key']}: {did if item['diff'] else 'nothing to do'}"
+        yield from (f"  {one['field']}: {_plain(one['was'])} -> {_plain(one['now'])}" for one in item["diff"])
+
+
+def validation(items: list[Json]) -> Iterable[RenderableType]:
+    found = [f"{one['file']}: {one['where'] or 'document'}: {one['says']}" for one in items]
+    return found or ["Every flag is as it should be."]
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _last_change(item: Json) -> str:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from kvflags_cli.render.numbers import ABSENT, count, moment, yes_no
 from kvflags_cli.render.tables import heading, pairs, table
 
-__all__ = ["declaration", "deployment", "deployments", "engines", "forced", "opted", "reopened"]
+__all__ = ["declaration", "deployment", "deployments", "eligible", "engines", "forced", "opted", "reopened"]
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ def deployment(item: Json) -> Iterator[RenderableType]:
         yield heading(flag["flag"])
         yield pairs(
             [
-                ("eligible", _eligible(flag)),
+                ("eligible", eligible(flag)),
                 ("arm", flag["arm"] or ABSENT),
                 ("comparison", flag["comparison"] or ABSENT),
                 ("opted", flag["opted"] or ABSENT),
@@ -87,7 +87,7 @@ def _deployment(item: Json) -> Iterator[tuple[str, ...]]:
             flag.get("arm") or ABSENT,
             ", ".join(_pins(flag.get("pins") or ())) or ", ".join(item["live_generations"]) or ABSENT,
             engines,
-            _eligible(flag),
+            eligible(flag),
         )
 
 
@@ -96,7 +96,8 @@ def _pins(pins: Iterable[Json]) -> Iterator[str]:
         yield f"{pin['generation']} {pin['variant']}" + (" condemned" if pin["state"] == "condemned" else "")
 
 
-def _eligible(flag: Json) -> str:
+def eligible(flag: Json) -> str:
+    """`yes`, or `no` with the reason; `-` without a flag."""
     if not flag:
         return ABSENT
     if flag["eligible"]:

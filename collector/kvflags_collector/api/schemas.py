@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from kvflags.settings import id_problem
 from kvflags_collector.access.actor import acting
 from kvflags_collector.access.scopes import Scope
 
 __all__ = [
+    "Aim",
+    "Apply",
     "Change",
     "Create",
     "Decide",
     "Declare",
+    "FlagFile",
     "Force",
     "HeartbeatBody",
     "Id",
@@ -215,6 +218,48 @@ class Undo(Change):
     """`POST /api/v1/flags/{key}/undo`. `to`: the revision to aim as; without it, the aim before the last change."""
 
     to: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class Aim(_Body):
+    """A target in a flag's file: exactly one of percent and count."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    percent: Annotated[float, Field(ge=0, le=100)] | None = None
+    count: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.percent is None) == (self.count is None):
+            raise ValueError("a target is a percent or a count: exactly one of them")
+        return self
+
+
+class FlagFile(_Body):
+    """A flag as it is kept in a file. What is left out has its default; an unknown field is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, title="kvflags flag file")
+
+    key: _Key
+    feature: _Word
+    target: Aim | None = None
+    overrides: Annotated[dict[_Label, Aim], Field(max_length=64)] = {}
+    enrolment_percent: Annotated[float, Field(ge=0, le=100)] = 100
+    holdback_percent: Annotated[float, Field(ge=0, le=100)] = 0
+    held_back: Annotated[list[Id], Field(max_length=10_000)] = []
+    labels: Annotated[dict[_Label, _Label], Field(max_length=64)] = {}
+    vllm: Annotated[str, Field(max_length=200, examples=[">=0.30,<0.33"])] = ""
+    baseline_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 7 * 86_400
+    quiet_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 600
+    criteria: Annotated[list[_Text], Field(max_length=50)] = []
+    expires: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+
+
+class Apply(Change):
+    """`PUT /api/v1/flags/{key}`. `dry_run`: say what would change, and change nothing."""
+
+    file: FlagFile
+    dry_run: bool = False
 
 
 class RampStep(_Body):

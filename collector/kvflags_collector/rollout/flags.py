@@ -27,6 +27,7 @@ __all__ = [
     "document",
     "get",
     "kill_switch",
+    "known_backend",
     "listing",
     "revise",
     "set_target",
@@ -179,20 +180,25 @@ def start(conn: Connection, key: str, *, author: str, reason: str, revision: int
     return changed
 
 
+def known_backend(feature: str, backend: str) -> None:
+    """UsageError `unknown_backend` for a name that the feature does not know."""
+    known = FEATURES[feature].backends
+    if backend not in known:
+        hint = f"backends: {', '.join(sorted(known))}"
+        raise UsageError(f"there is no attention backend {backend!r}", hint=hint, code=ErrorCode.UNKNOWN_BACKEND)
+
+
 def completed(flag: Flag) -> Flag:
     """The flag as the default: on where eligible, no arms; opt-outs stand."""
     return replace(flag, phase=Phase.COMPLETED)
 
 
 def _aimed(flag: Flag, aim: Target | None, backend: str | None) -> Flag:
-    known = FEATURES[flag.feature].backends
     if backend is None:
         if aim is None:
             raise UsageError("what to inherit from is the default target", hint="name the override: --backend NAME")
         return replace(flag, target=aim)
-    if backend not in known:
-        hint = f"backends: {', '.join(sorted(known))}"
-        raise UsageError(f"there is no attention backend {backend!r}", hint=hint, code=ErrorCode.UNKNOWN_BACKEND)
+    known_backend(flag.feature, backend)
     others: Mapping[str, Target] = {name: kept for name, kept in flag.overrides.items() if name != backend}
     return replace(flag, overrides=others if aim is None else {**others, backend: aim})
 

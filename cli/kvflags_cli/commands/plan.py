@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvflags plan`: what a rollout would take, and the commands that carry it out. Reads only; restarts nothing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from kvflags_cli.commands import connect
+from kvflags_cli.options import AsJson, Collector, Key, example
+from kvflags_cli.output import show
+from kvflags_cli.restarts import restarts as plan_restarts
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Look ahead: which deployments could be treated, and what has to be replaced.",
+    rich_markup_mode=None,
+    epilog=example("kvflags plan fleet", "kvflags plan restarts cross-layer-blocks -o kubectl"),
+)
+
+
+class Form(StrEnum):
+    """How a plan is written."""
+
+    TABLE = "table"
+    KUBECTL = "kubectl"
+    JSON = "json"
+
+
+Output = Annotated[Form, typer.Option("-o", "--output", help="A table, a shell script of commands, or JSON.")]
+Selector = Annotated[
+    str, typer.Option("--selector", metavar="LABELS", help="What selects a deployment's workloads; {name} is its name.")
+]
+Patience = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long each command waits, for kubectl.")]
+
+
+@app.command(epilog=example("kvflags plan fleet", "kvflags plan fleet --json"))
+def fleet(collector: Collector = None, as_json: AsJson = False) -> None:
+    """Take the census: per deployment eligible or why not, and what replacing it costs."""
+    with connect(collector) as client:
+        items = [item for item in client.get("deployments")["items"] if item["deployment"]]
+    show("fleet_plan", items, as_json=as_json)
+
+
+@app.command(
+    epilog=example(
+        "kvflags plan restarts cross-layer-blocks",
+        "kvflags plan restarts cross-layer-blocks -o kubectl --selector 'app={name}' > restarts.sh",
+    )
+)
+def restarts(
+    *,
+    key: Key,
+    output: Output = Form.TABLE,
+    selector: Selector = "app.kubernetes.io/instance={name}",
+    timeout: Patience = "30m",
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which deployments to replace and how: both roles together, one deployment after the other, both arms."""
+    with connect(collector) as client:
+        plan = plan_restarts(client.get("flags", key, "status"), selector, timeout)
+    kind = "restarts_script" if output is Form.KUBECTL else "restarts"
+    show(kind, plan, as_json=as_json or output is Form.JSON)

@@ -69,4 +69,4 @@ def _read(conn: Connection, level: Level, condition: ColumnElement[bool]) -> Ite
     c = level.rollups.c
     query = select(level.at, *(c[name] for name in (*Key._fields, *Measures._fields))).where(condition)
     for row in conn.execute(query.execution_options(yield_per=_ROWS)):
-        yield Rolled(row[0], Key(*row[1:_WIDTH]), Measures(*row[_WIDTH:]))
+        yield Rolled(row[0], Key._make(row[1:_WIDTH]), Measures._make(row[_WIDTH:]))

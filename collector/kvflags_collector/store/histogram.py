@@ -26,6 +26,7 @@ _MANTISSAS = np.exp2(np.arange(_PER_OCTAVE) / _PER_OCTAVE - 1.0)
 
 # version, scale, unused, index of the first bucket, values at or below zero; the buckets follow as little-endian u32.
 _HEADER = struct.Struct("<BbHiQ")
+_HEADERS = np.dtype([("version", "u1"), ("scale", "i1"), ("unused", "<u2"), ("offset", "<i4"), ("zeros", "<u8")])
 _VERSION = 1
 _FULL = (1 << 32) - 1
 
@@ -62,16 +63,21 @@ class Histogram:
     @classmethod
     def total(cls, stored: Sequence[bytes]) -> Histogram:
         """The sum of stored histograms: as adding them one by one, at a tenth of the cost where their scales agree."""
-        parts = [_unpacked(one) for one in stored]
-        if len({scale for scale, *_ in parts}) > 1:
-            return sum((cls.from_bytes(one) for one in stored), EMPTY)
-        zeros, filled = sum(part[2] for part in parts), [part for part in parts if part[3].size]
-        first = min((offset for _, offset, _, _ in filled), default=0)
-        last = max((offset + counts.size for _, offset, _, counts in filled), default=first)
-        whole = np.zeros(last - first, np.uint64)
-        for _, offset, _, counts in filled:
-            whole[offset - first : offset - first + counts.size] += counts
-        return cls(first, whole, zeros, parts[0][0] if parts else SCALE)
+        heads = np.frombuffer(b"".join([one[: _HEADER.size] for one in stored]), _HEADERS)
+        if not len(heads) or np.any(heads["version"] != _VERSION) or np.any(heads["scale"] != heads["scale"][0]):
+            parts = [cls.from_bytes(one) for one in stored]
+            return sum(parts[1:], parts[0]) if parts else EMPTY
+        zeros, scale = int(heads["zeros"].sum()), int(heads["scale"][0])
+        counts = np.frombuffer(b"".join([one[_HEADER.size :] for one in stored]), "<u4")
+        if not counts.size:
+            return cls(0, np.zeros(0, np.uint64), zeros, scale)
+        sizes = np.fromiter(map(len, stored), np.int64) // 4 - _HEADER.size // 4
+        # Where the first bucket of each would be in `counts` if that were its index.
+        bases = heads["offset"] - (np.cumsum(sizes) - sizes)
+        index = np.repeat(bases, sizes) + np.arange(counts.size)
+        offset = int(index.min())
+        # Summed as floating point, which is exact below 2^53: two million full buckets.
+        return cls(offset, np.bincount(index - offset, counts).astype(np.uint64), zeros, scale)
 
     def __add__(self, other: Histogram) -> Histogram:
         """Both together, at the coarser of their scales: commutative and associative, without rounding."""
@@ -127,16 +133,10 @@ class Histogram:
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self:
         """What `to_bytes` gave. Raises ValueError for another version."""
-        scale, offset, zeros, counts = _unpacked(stored)
-        return cls(offset, counts.astype(np.uint64), zeros, scale)
-
-
-def _unpacked(stored: bytes) -> tuple[int, int, int, npt.NDArray[np.uint32]]:
-    """(scale, offset, zeros, counts) of a stored histogram."""
-    version, scale, _, offset, zeros = _HEADER.unpack_from(stored)
-    if version != _VERSION:
-        raise ValueError(f"a histogram of version {version}, not {_VERSION}")
-    return scale, offset, zeros, np.frombuffer(stored, "<u4", offset=_HEADER.size)
+        version, scale, _, offset, zeros = _HEADER.unpack_from(stored)
+        if version != _VERSION:
+            raise ValueError(f"a histogram of version {version}, not {_VERSION}")
+        return cls(offset, np.frombuffer(stored, "<u4", offset=_HEADER.size).astype(np.uint64), zeros, scale)
 
 
 EMPTY = Histogram(0, np.zeros(0, np.uint64))

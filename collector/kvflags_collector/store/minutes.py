@@ -50,7 +50,7 @@ def _elsewhere(
 
 
 def _read(conn: Connection, condition: ColumnElement[bool], wrong: Iterable[Clock]) -> list[Rank]:
-    ranks = [Rank(*row) for row in conn.execute(select(*_COLUMNS).where(condition))]
+    ranks = [Rank._make(row) for row in conn.execute(select(*_COLUMNS).where(condition)).all()]
     return [_corrected(rank, wrong) for rank in ranks] if wrong else ranks
 
 

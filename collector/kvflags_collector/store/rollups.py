@@ -31,6 +31,7 @@ Write = Callable[[], AbstractContextManager[Connection]]
 
 # A transfer whose ranks are not all here yet is left out for so long, and after that counted as incomplete.
 CLOSES_AFTER_US = 600 * 10**6
+_MINUTE_NS = MINUTE.length_us * 1000
 
 
 def roll(db: Database, now_us: int, *, seconds: float = inf, write: Write | None = None) -> bool:
@@ -81,8 +82,10 @@ def _renew(db: Database, write: Write, part: Part, now_us: int) -> None:
 def _counted(conn: Connection, part: Part, now_us: int) -> tuple[Rows, Mapping[str, int]]:
     """The rows of a minute, and when it must be counted again: deployment -> time."""
     ranks = ranks_of(conn, part.start_us, list(part.marks))
-    owned = [one for one in transfers(ranks) if MINUTE.start(one.start_ns // 1000) == part.start_us]
-    return tally(one for one in owned if not _open(one, now_us)), _reopened(owned, now_us)
+    begins = part.start_us * 1000
+    owned = [one for one in transfers(ranks) if 0 <= one.start_ns - begins < _MINUTE_NS]
+    waiting = [one for one in owned if _open(one, now_us)]
+    return tally([one for one in owned if not _open(one, now_us)] if waiting else owned), _closing(waiting)
 
 
 def _open(transfer: Transfer, now_us: int) -> bool:
@@ -94,11 +97,10 @@ def _closes_us(transfer: Transfer) -> int:
     return transfer.start_ns // 1000 + CLOSES_AFTER_US
 
 
-def _reopened(owned: Sequence[Transfer], now_us: int) -> dict[str, int]:
+def _closing(waiting: Sequence[Transfer]) -> dict[str, int]:
     """Deployment -> when the first of its open transfers must be counted, with or without the missing ranks."""
     later: dict[str, int] = {}
-    for transfer in owned:
-        if _open(transfer, now_us):
-            deployment, closes = transfer.key.deployment, _closes_us(transfer)
-            later[deployment] = min(closes, later.get(deployment, closes))
+    for transfer in waiting:
+        deployment, closes = transfer.key.deployment, _closes_us(transfer)
+        later[deployment] = min(closes, later.get(deployment, closes))
     return later

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,8 @@ from kvflags_collector.ingest.signals import LOGS, METRICS, TRACES, Signal
 from kvflags_collector.ingest.writer import Writer
 
 __all__ = ["Receiver"]
+
+log = logging.getLogger(__name__)
 
 
 class _Taken(Protocol):
@@ -72,12 +75,19 @@ class Receiver:
         """The response to a body, which `held` counts already; returned after the commit.
 
         Raises:
-            Refused: 400 or 413 for what it holds, 503 where it cannot be stored now.
+            Refused: 400 or 413 for what it holds, 503 where it cannot be stored now, 500 for a fault of ours.
         """
         way, loop = self._ways[signal.name], asyncio.get_running_loop()
-        decoded = await loop.run_in_executor(self._decoders, self._decode, signal, way, body, zipped, as_json)
-        held.add(max(0, decoded.size - len(body)))
-        await self._store(way, decoded)
+        try:
+            decoded = await loop.run_in_executor(self._decoders, self._decode, signal, way, body, zipped, as_json)
+            held.add(max(0, decoded.size - len(body)))
+            await self._store(way, decoded)
+        except Refused:
+            raise
+        except Exception as fault:
+            # Said in the way of OTLP too: a client that cannot read an answer may send the same again for ever.
+            log.exception("could not take a request of %s", signal.name)
+            raise Refused(500, "the collector failed: see its log") from fault
         return signal.answer(decoded.rejected)
 
     async def _store(self, way: _Way, decoded: _Taken) -> None:

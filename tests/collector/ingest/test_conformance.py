@@ -10,6 +10,7 @@ import socket
 from collections import Counter
 from pathlib import Path
 
+import grpc
 import pytest
 from google.rpc.status_pb2 import Status
 
@@ -82,6 +83,20 @@ def test_every_refusal_is_a_status_in_the_encoding_of_the_request(wire, kind, st
     told = json.loads(answer) if kind == JSON else Status.FromString(answer)
     assert (told["code"] if kind == JSON else told.code) == code
     assert (told["message"] if kind == JSON else told.message).isascii()
+
+
+def test_a_fault_of_ours_is_a_status_too(serve, request_of, caplog):
+    client = serve()
+    # Nothing can be decoded any more.
+    client.receiver._decoders.shutdown()
+    body = request_of({}).SerializeToString()
+    answer = client.post("/v1/traces", content=body, headers={"Content-Type": PROTOBUF})
+    expected = Status(code=13, message="the collector failed: see its log")
+    assert (answer.status_code, Status.FromString(answer.content)) == (500, expected)
+    with grpc.insecure_channel(f"127.0.0.1:{client.grpc_port}") as channel, pytest.raises(grpc.RpcError) as raised:
+        channel.unary_unary(TRACES.method)(body, timeout=20)
+    assert (raised.value.code(), raised.value.details()) == (grpc.StatusCode.INTERNAL, expected.message)
+    assert caplog.text.count("could not take a request of traces") == 2
 
 
 def test_envelopes_without_spans_are_ignored(wire):

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -184,6 +184,7 @@ _KEYS = st.sampled_from(["resourceSpans", "scopeSpans", "spans", "attributes", "
 _LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
+@settings(deadline=None)
 @given(st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(_KEYS | st.text(), inner)))
 def test_any_json_is_taken_or_400(document):
     with suppress(Refused):

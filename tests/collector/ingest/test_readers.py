@@ -9,7 +9,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList
@@ -159,6 +159,7 @@ def _place(slots: dict[str, Any], attribute: KeyValue, row: dict[str, Any], resi
     residue[attribute.key.replace("\0", "\ufffd")] = _plain(attribute.value)
 
 
+@settings(deadline=None)
 @given(requests)
 def test_readers_agree_with_each_other_and_with_a_plain_walk(request):
     body = request.SerializeToString()
@@ -172,11 +173,13 @@ def test_readers_agree_with_each_other_and_with_a_plain_walk(request):
         assert {key: value for key, value in kept.items() if not key.startswith("otel.")} == residue
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_readers_agree_on_any_bytes(body):
     _agree(body)
 
 
+@settings(deadline=None)
 @given(requests, st.randoms(use_true_random=False))
 def test_readers_agree_on_damaged_requests(request, chance):
     _agree(damaged(request.SerializeToString(), chance))

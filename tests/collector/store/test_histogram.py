@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvflags_collector.store.histogram import EMPTY, Histogram
@@ -13,6 +13,7 @@ from kvflags_collector.store.histogram import EMPTY, Histogram
 VALUES = st.lists(st.integers(-5, 1 << 62), max_size=200)
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES, VALUES)
 def test_merging_is_recording_together_in_any_order(one, two, three):
     a, b, c = (Histogram.of(values) for values in (one, two, three))
@@ -21,6 +22,7 @@ def test_merging_is_recording_together_in_any_order(one, two, three):
     assert together.count == len(one + two + three)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 62), min_size=1, max_size=200), st.floats(0, 1))
 def test_quantiles_are_within_1_09_percent_of_the_true_ones(values, q):
     true = np.quantile(values, q, method="inverted_cdf")
@@ -41,6 +43,7 @@ def test_quantiles_hold_for_the_shapes_that_latencies_have(draw):
         assert Histogram.of(values).quantile(q) == pytest.approx(float(true), rel=0.0109)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_the_stored_form_is_one_to_one(values):
     histogram = Histogram.of(values)
@@ -68,6 +71,7 @@ def test_another_version_is_refused():
         Histogram.from_bytes(b"\2\5" + bytes(14))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 1 << 40), min_size=1), st.lists(st.integers(1, 1 << 40)), st.integers(-3, 4))
 def test_a_coarser_histogram_joins_neighbours_exactly(some, others, scale):
     fine, coarse = Histogram.of(some), Histogram.of(others).downscaled(scale)

@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from starlette.applications import Starlette
 
+from kvflags_collector.access.keyring import Keyring
 from kvflags_collector.ingest.grpc import GrpcServer
 from kvflags_collector.ingest.http import routes
 from kvflags_collector.ingest.keeper import Keeper
@@ -132,11 +133,13 @@ def serve(writer: Writer, keeper: Keeper) -> Iterator[Callable[..., Client]]:
     """serve(limits): uvicorn and gRPC on free ports with one receiver; gives an HTTP client with its `grpc_port`."""
     stops: list[Callable[[], None]] = []
 
-    def start(limits: Limits | None = None, clock: Callable[[], int] = lambda: NOON) -> Client:
+    def start(
+        limits: Limits | None = None, clock: Callable[[], int] = lambda: NOON, keyring: Keyring | None = None
+    ) -> Client:
         listener = socket.create_server(("127.0.0.1", 0))
         receiver = Receiver(writer, keeper, limits, clock)
         config = uvicorn.Config(Starlette(routes=list(routes(receiver))), log_level="warning")
-        server = _Both(config, GrpcServer(receiver, "127.0.0.1:0"))
+        server = _Both(config, GrpcServer(receiver, "127.0.0.1:0", keyring=keyring))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
         thread.start()
         while not server.started:

@@ -17,7 +17,7 @@ from google.rpc.status_pb2 import Status
 from kvflags_collector.ingest.limits import Limits
 from kvflags_collector.ingest.signals import SIGNALS, TRACES
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 TABLE = Path(__file__).parents[3] / "docs" / "otlp.md"
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
@@ -123,7 +123,7 @@ def _named() -> list[tuple[str, str]]:
 
 
 def test_every_test_that_the_table_names_exists():
-    files = {name: ast.parse((HERE / name).read_text()) for name, _ in _named()}
+    files = {name: ast.parse(next(TESTS.rglob(name)).read_text()) for name, _ in _named()}
     tests = {
         (name, node.name) for name, tree in files.items() for node in tree.body if isinstance(node, ast.FunctionDef)
     }

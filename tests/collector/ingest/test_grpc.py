@@ -17,6 +17,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy import func, select
 
+from kvflags_collector.access import tokens
+from kvflags_collector.access.keyring import Keyring
+from kvflags_collector.access.scopes import Scope
 from kvflags_collector.ingest.limits import Limits
 from kvflags_collector.ingest.signals import SIGNALS, TRACES
 from kvflags_collector.store.telemetry_tables import spans
@@ -133,6 +136,33 @@ def test_a_writer_that_is_behind_says_when_to_come_back_in_both_ways(export, wri
     assert status.details[0].Unpack(in_details)
     assert in_details == RetryInfo.FromString(trailers["google.rpc.retryinfo-bin"])
     assert 1 <= in_details.retry_delay.seconds <= 3
+
+
+def test_a_token_is_asked_for_before_the_message(serve, db, request_of):
+    def token(scope: Scope) -> str:
+        with db.write() as conn:
+            return tokens.create(conn, name=scope.value, scope=scope, author="ann", now=1)["token"]
+
+    headers = [[], [("authorization", "Bearer nonsense")]]
+    headers += [[("authorization", f"Bearer {token(scope)}")] for scope in (Scope.READ, Scope.INGEST)]
+    keyring = Keyring(db, required=True, clock=lambda: 2)
+    keyring.reload()
+    release, answers = threading.Event(), []
+
+    def silent():
+        release.wait(20)
+        yield request_of({}).SerializeToString()
+
+    with grpc.insecure_channel(f"127.0.0.1:{serve(keyring=keyring).grpc_port}") as channel:
+        export = channel.stream_unary(TRACES.method)
+        for metadata in headers[:3]:
+            code, _, trailers = _refused(export.future(silent(), timeout=20, metadata=metadata).result)
+            answers.append((code, "google.rpc.retryinfo-bin" in trailers))
+        release.set()
+        assert export(silent(), timeout=20, metadata=headers[3]) == b""
+    unauthenticated, denied = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
+    assert answers == [(unauthenticated, False), (unauthenticated, False), (denied, False)]
+    assert _stored(db) == 1
 
 
 def test_one_budget_for_both_transports(export, request_of):

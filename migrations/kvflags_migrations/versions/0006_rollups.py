@@ -27,14 +27,14 @@ def _columns(kind: sa.types.TypeEngine[Any], *names: str, nullable: bool = False
     return [sa.Column(name, kind, nullable=nullable) for name in names]
 
 
-def _table(name: str, key: Sequence[str], columns: Sequence[sa.Column[Any]]) -> None:
+def _table(name: str, key: Sequence[str], columns: Sequence[sa.Column[Any]], *, rowid: bool = False) -> None:
     kinds = {one: sa.BigInteger() if one.endswith("_us") or one == "epoch" else sa.Text() for one in key}
     op.create_table(
         name,
         *(sa.Column(one, kind, nullable=False) for one, kind in kinds.items()),
         *columns,
         sa.PrimaryKeyConstraint(*key, name=f"pk_{name}"),
-        sqlite_with_rowid=False,
+        sqlite_with_rowid=rowid,
     )
 
 
@@ -50,6 +50,7 @@ def _rollups(unit: str) -> None:
             *_columns(sa.BigInteger(), "duration_ns_min", "duration_ns_max", nullable=True),
             *_columns(sa.LargeBinary(), "duration_hist", "post_hist"),
         ],
+        rowid=True,
     )
 
 

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from kvflags_collector.ingest.limits import Refused
-from kvflags_collector.ingest.residue import ATTRIBUTES, clean
+from kvflags_collector.ingest.residue import ATTRIBUTES, EVENTS, clean
 from kvflags_collector.ingest.schema import KEY_VALUE, REQUEST
 from kvflags_collector.ingest.slots import COLUMNS, LONGEST_LABEL, SPAN_SLOTS
 from kvflags_collector.ingest.wire import RESIDUE, Entries, Parts, Wire
@@ -124,7 +124,15 @@ class _Reader:
             distinct.setdefault(raw, len(distinct)) for raw in (islice(attributes, ATTRIBUTES) if more else attributes)
         ]
         self._sizes.append(len(attributes) - more)
-        parts = Parts(span.trace_state, span.parent_span_id, span.status.message, tuple(span.events), tuple(span.links))
+        parts = Parts(
+            span.trace_state,
+            span.parent_span_id,
+            span.status.message,
+            tuple(islice(span.events, EVENTS)),
+            tuple(islice(span.links, EVENTS)),
+            max(0, len(span.events) - EVENTS),
+            max(0, len(span.links) - EVENTS),
+        )
         if any(parts):
             self._parts[len(self._rows)] = parts
         name = self._names.setdefault(span.name, len(self._names))

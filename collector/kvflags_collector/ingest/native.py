@@ -8,11 +8,12 @@ is read again there.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from ptars import HandlerPool
 
 from kvflags_collector.ingest import fallback
 from kvflags_collector.ingest.arrow import Array, Slices, bits, flat, ints, present, sizes, values
-from kvflags_collector.ingest.residue import ATTRIBUTES, clean
+from kvflags_collector.ingest.residue import ATTRIBUTES, EVENTS, clean
 from kvflags_collector.ingest.schema import KEY_VALUE, REQUEST
 from kvflags_collector.ingest.slots import COLUMNS, LONGEST_LABEL, SPAN_SLOTS
 from kvflags_collector.ingest.wire import RESIDUE, Entries, Ints, Parts, Wire
@@ -63,14 +64,17 @@ class _Attributes:
     """The attributes of all spans, the first 128 of each."""
 
     def __init__(self, lists: Array) -> None:
-        items, owner = flat(lists)
-        encoded = items.dictionary_encode()
-        entry, lengths = ints(encoded.indices), sizes(lists)
-        self.dropped: Ints = np.maximum(lengths - ATTRIBUTES, 0)
+        lengths = sizes(lists)
+        kept = np.minimum(lengths, ATTRIBUTES)
+        self.dropped: Ints = lengths - kept
+        self.owner: Ints = np.repeat(np.arange(len(lists)), kept)
+        items = lists.values
         if self.dropped.any():
-            kept = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths) < ATTRIBUTES
-            owner, entry = owner[kept], entry[kept]
-        self.owner, self.entry = owner, entry
+            # Nothing else is made of the others: a span may have millions.
+            begin = np.cumsum(lengths) - lengths - (np.cumsum(kept) - kept)
+            items = items.take(pa.array(begin[self.owner] + np.arange(len(self.owner))))
+        encoded = items.dictionary_encode()
+        self.entry: Ints = ints(encoded.indices)
         self.entries = _entries(encoded.dictionary)
 
 
@@ -123,6 +127,10 @@ def _parts(spans: Array, messages: Array) -> dict[int, Parts]:
         some |= sizes(column) > 0
     # One scalar after the other, since few spans have any.
     return {
-        at: Parts(*(text[at].as_py() for text in texts), *(tuple(many[at].as_py()) for many in lists))
+        at: Parts(
+            *(text[at].as_py() for text in texts),
+            *(tuple(many[at].values[:EVENTS].to_pylist()) for many in lists),
+            *(max(0, len(many[at].values) - EVENTS) for many in lists),
+        )
         for at in np.flatnonzero(some).tolist()
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvflags_collector.ingest import fallback
+from kvflags_collector.ingest import fallback, outline
 
 if TYPE_CHECKING:
     from kvflags_collector.ingest.wire import Wire
@@ -29,8 +29,9 @@ def read(body: bytes) -> Wire:
     """The spans of a request.
 
     Raises:
-        Refused: 400, where the body is no such message.
+        Refused: 400, where the body is no such message; 413, where it holds too many spans.
     """
+    outline.check(body)
     if _NATIVE:
         try:
             return _NATIVE(body)

@@ -18,11 +18,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from kvflags_collector.ingest.wire import Parts
 
-__all__ = ["ATTRIBUTES", "DROPPED", "clean", "compact", "document", "everything", "plain", "uncommon"]
+__all__ = ["ATTRIBUTES", "DROPPED", "EVENTS", "clean", "compact", "document", "everything", "plain", "uncommon"]
 
-ATTRIBUTES = 128
+ATTRIBUTES = EVENTS = 128
 DROPPED = "otel.dropped_attributes_count"
-_EVENTS = _LINKS = 128
 _KEY = 256
 _TEXT = 4096
 # A value of values has no length of its own; this is 16 of the longest strings.
@@ -97,11 +96,11 @@ def uncommon(parts: Parts) -> dict[str, Any]:
     if parts.parent_span_id:
         made["otel.parent_span_id"] = parts.parent_span_id.hex()
     if parts.links:
-        made["otel.links"] = [_link(Span.Link.FromString(raw)) for raw in parts.links[:_LINKS]]
+        made["otel.links"] = [_link(Span.Link.FromString(raw)) for raw in parts.links]
     if parts.events:
-        made["otel.events"] = [_event(Span.Event.FromString(raw)) for raw in parts.events[:_EVENTS]]
-    for name, number in (("links", len(parts.links) - _LINKS), ("events", len(parts.events) - _EVENTS)):
-        if number > 0:
+        made["otel.events"] = [_event(Span.Event.FromString(raw)) for raw in parts.events]
+    for name, number in (("links", parts.more_links), ("events", parts.more_events)):
+        if number:
             made[f"otel.dropped_{name}_count"] = number
     return made
 

@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pb2 import (  # type: ignore[import-untyped]
 )
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 
-__all__ = ["KEY_VALUE", "REQUEST"]
+__all__ = ["KEY_VALUE", "OUTLINE", "REQUEST"]
 
 _PACKAGE = "kvflags.wire"
 _SCALARS = {
@@ -62,6 +62,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "kvlist_value": (6, "bytes"),
         "bytes_value": (7, "bytes"),
     },
+    # Any message, as far as its fields 1 and 2 go: enough to count what is in a request before it is read.
+    "Outline": {"first": (1, "bytes[]"), "second": (2, "bytes[]")},
 }
 
 
@@ -92,4 +94,5 @@ def _pool() -> DescriptorPool:
 
 _POOL = _pool()
 REQUEST: Descriptor = _POOL.FindMessageTypeByName(f"{_PACKAGE}.Request")
+OUTLINE: Descriptor = _POOL.FindMessageTypeByName(f"{_PACKAGE}.Outline")
 KEY_VALUE: Descriptor = _POOL.FindMessageTypeByName(f"{_PACKAGE}.KeyValue")

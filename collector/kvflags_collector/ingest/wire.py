@@ -19,13 +19,18 @@ RESIDUE = -1
 
 
 class Parts(NamedTuple):
-    """What a `kv.transfer` span seldom has, as it is on the wire."""
+    """What a `kv.transfer` span seldom has, as it is on the wire; of events and links the first 128.
+
+    more_events, more_links: how many there are beyond those.
+    """
 
     trace_state: bytes = b""
     parent_span_id: bytes = b""
     message: bytes = b""
     events: tuple[bytes, ...] = ()
     links: tuple[bytes, ...] = ()
+    more_events: int = 0
+    more_links: int = 0
 
 
 @dataclass(slots=True)

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import textwrap
 
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -14,6 +18,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from kvflags_collector.ingest.decode import Decoded, Mismatch, decode
 from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.ingest.outline import MOST
+from kvflags_collector.ingest.schema import REQUEST
 from kvflags_collector.store.telemetry_tables import spans
 
 COLUMNS = [column.name for column in spans.columns]
@@ -204,3 +210,131 @@ def test_a_damaged_request_makes_rows_or_a_refusal(data):
     damaged = whole[:at] + bytes([data.draw(st.integers(0, 255))]) + whole[at + 1 :]
     assert _rows_or_400(damaged) <= 1
     assert _rows_or_400(whole[:at]) <= 1
+
+
+UNREADABLE = "with text that is not UTF-8, or with a damaged part"
+
+
+def _spoilt(request: ExportTraceServiceRequest, good: bytes) -> bytes:
+    """The request with its only occurrence of `good` replaced by bytes of the same length that are not UTF-8."""
+    body = request.SerializeToString()
+    assert body.count(good) == 1
+    return body.replace(good, b"\xff" * len(good))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "spoil"},
+        {"trace_state": "spoil"},
+        {"status": Status(message="spoil")},
+        {"attributes": {"spoil": 1}},
+        {"attributes": {"foreign": "spoil"}},
+        {"attributes": {"kvflags.arm": "spoil"}},
+        {"events": [Span.Event(name="spoil")]},
+        {"links": [Span.Link(trace_state="spoil")]},
+    ],
+)
+def test_one_bad_string_costs_its_span_only(request_of, noon, fields):
+    decoded = decode(_spoilt(request_of({}, fields, {}), b"spoil"), noon)
+    assert [row[0] for row in decoded.rows] == [noon + 1, noon + 3]
+    assert decoded.rejected == {UNREADABLE: 1}
+
+
+def test_a_bad_string_in_a_resource_costs_the_spans_of_that_resource(request_of, noon):
+    request = request_of({}, {}, resource={"kvflags.deployment": "spoil"})
+    request.MergeFrom(request_of({"span_id": b"\7" * 8}, resource=RESOURCE))
+    decoded = decode(_spoilt(request, b"spoil"), noon)
+    assert (len(decoded.rows), len(decoded.resources), decoded.rejected) == (1, 1, {UNREADABLE: 2})
+
+
+Wire = GetMessageClass(REQUEST)
+
+
+def _tagged(number: int, content: bytes) -> bytes:
+    """A field with a length, as protobuf writes it; content of less than 16 KiB."""
+    size = len(content)
+    return bytes([number << 3 | 2]) + (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + content
+
+
+def _nested(levels: int) -> bytes:
+    """An attribute of arrays in arrays, by hand, since protobuf's own messages refuse to be made so deep."""
+    value = b"\x18\x01"
+    for _ in range(levels):
+        value = _tagged(5, _tagged(1, value))
+    return _tagged(1, b"deep") + _tagged(2, value)
+
+
+@pytest.mark.parametrize(("levels", "kept"), [(40, 2), (64, 1), (2000, 1)])
+def test_what_is_nested_too_deep_costs_its_span_only(request_of, noon, levels, kept):
+    request = Wire.FromString(request_of({}, {}).SerializeToString())
+    request.resource_spans[0].scope_spans[0].spans[0].attributes.append(_nested(levels))
+    decoded = decode(request.SerializeToString(), noon)
+    assert (len(decoded.rows), decoded.rejected.total()) == (kept, 2 - kept)
+
+
+def test_attributes_beyond_the_limits_are_dropped_and_counted(request_of, noon):
+    sizes = {"long": "v" * 4097, "raw": b"\1" * 4097, "k" * 257: 1, "fits": "v" * 4096}
+    row = _row(decode(request_of({"attributes": sizes, "dropped_attributes_count": 2}).SerializeToString(), noon))
+    kept = json.loads(str(row["attributes"]))
+    assert kept.pop("otel.dropped_attributes_count") == 5
+    assert {key: len(value) for key, value in kept.items()} == {"long": 4096, "raw": 5464, "fits": 4096}
+
+
+def test_of_many_attributes_the_first_128_are_kept(request_of, noon):
+    many = {f"key.{number}": number for number in range(200)} | {"kvflags.arm": "treatment"}
+    row = _row(decode(request_of({"attributes": many}).SerializeToString(), noon))
+    kept = json.loads(str(row["attributes"]))
+    assert (kept.pop("otel.dropped_attributes_count"), row["arm"]) == (73, "")
+    assert kept == {f"key.{number}": number for number in range(128)}
+
+
+def test_of_many_events_and_links_the_first_128_are_kept(request_of, noon):
+    many = {"events": [Span.Event(name="e")] * 130, "links": [Span.Link(trace_id=b"\1" * 16)] * 129}
+    kept = json.loads(str(_row(decode(request_of(many).SerializeToString(), noon))["attributes"]))
+    assert (len(kept["otel.events"]), kept["otel.dropped_events_count"]) == (128, 2)
+    assert (len(kept["otel.links"]), kept["otel.dropped_links_count"]) == (128, 1)
+
+
+def test_enum_values_that_nobody_defined_read_as_unspecified(request_of, noon):
+    row = _row(decode(request_of({"kind": 1 << 20, "status": Status(code=7)}).SerializeToString(), noon))
+    assert (row["kind"], row["status"]) == (0, 0)
+
+
+def test_no_database_is_given_a_nul(request_of, noon):
+    odd = {"kvflags.arm": "a\0b", "foreign": "c\0d", "k\0": 1}
+    row = _row(decode(request_of({"name": "n\0", "attributes": odd}).SerializeToString(), noon))
+    assert (row["name"], row["arm"]) == ("n\N{REPLACEMENT CHARACTER}", "a\N{REPLACEMENT CHARACTER}b")
+    assert "\0" not in str(row["attributes"])
+    assert r"\u0000" not in str(row["attributes"])
+
+
+_MILLION = """
+    import resource, sys
+    from kvflags_collector.ingest.decode import decode
+
+    body = open(sys.argv[1], "rb").read()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    decoded = decode(body, 10**18)
+    print(len(decoded.rows), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_a_million_attributes_take_memory_within_a_bound(tmp_path, request_of):
+    request = Wire.FromString(request_of({"start_time_unix_nano": 10**18}).SerializeToString())
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.MergeFromString(b"".join(b"J\x0d\x0a\x07k%06d\x12\x02\x18\x01" % n for n in range(1_000_000)))
+    body = request.SerializeToString()
+    (tmp_path / "body").write_bytes(body)
+    code = [sys.executable, "-c", textwrap.dedent(_MILLION), str(tmp_path / "body")]
+    rows, mib = map(int, subprocess.run(code, check=True, capture_output=True, text=True, timeout=120).stdout.split())
+    # 15 MB on the wire, of which 128 attributes are kept.
+    assert (rows, mib < 120) == (1, True), mib
+
+
+@pytest.mark.parametrize("part", [b"\x0a\x00", b"\x0a\x02\x12\x00", b"\x0a\x04\x12\x02\x12\x00"])
+def test_too_many_spans_are_refused_before_they_are_read(noon, part):
+    body = part * (2 * MOST)
+    with pytest.raises(Refused) as caught:
+        decode(body, noon)
+    assert caught.value.status == 413

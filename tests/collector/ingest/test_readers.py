@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from base64 import b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList
@@ -159,7 +160,7 @@ def _place(slots: dict[str, Any], attribute: KeyValue, row: dict[str, Any], resi
     residue[attribute.key.replace("\0", "\ufffd")] = _plain(attribute.value)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 @given(requests)
 def test_readers_agree_with_each_other_and_with_a_plain_walk(request):
     body = request.SerializeToString()
@@ -179,10 +180,37 @@ def test_readers_agree_on_any_bytes(body):
     _agree(body)
 
 
-@settings(deadline=None)
-@given(requests, st.randoms(use_true_random=False))
-def test_readers_agree_on_damaged_requests(request, chance):
-    _agree(damaged(request.SerializeToString(), chance))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+@given(requests, st.integers(0, 2**32))
+def test_readers_agree_on_damaged_requests(request, seed):
+    _agree(damaged(request.SerializeToString(), random.Random(seed)))
+
+
+def test_readers_agree_on_many_broken_requests():
+    """Seeded; `make soak` takes a million."""
+    chance = random.Random(int(os.environ.get("KVFLAGS_SOAK_SEED", "1")))
+    for _ in range(int(os.environ.get("KVFLAGS_SOAK_REQUESTS", "500"))):
+        _agree(damaged(_usual(chance), chance))
+
+
+def _usual(chance: random.Random) -> bytes:
+    """One or two engines' transfers, some with a link, an event or an attribute that has no column."""
+    request = ExportTraceServiceRequest()
+    for _ in range(chance.randint(1, 2)):
+        entry = request.resource_spans.add()
+        entry.resource.attributes.add(key="kvflags.deployment").value.string_value = "c/ns/a"
+        scope = entry.scope_spans.add()
+        for _ in range(chance.randint(1, 3)):
+            span = scope.spans.add(trace_id=chance.randbytes(16), span_id=chance.randbytes(8), name="kv.transfer")
+            span.start_time_unix_nano = span.end_time_unix_nano = NOON
+            for key, slot in chance.sample(list(SPAN_SLOTS.items()), 4):
+                value = {"string_value": "v", "int_value": chance.randint(0, 300), "bool_value": True}[slot.kind]
+                span.attributes.add(key=key, value=AnyValue(**{slot.kind: value}))
+            if chance.random() < 0.3:
+                span.links.add(trace_id=b"\1" * 16).attributes.add(key="k")
+                span.events.add(name="e")
+                span.attributes.add(key="foreign").value.array_value.values.add().int_value = 3
+    return request.SerializeToString()
 
 
 def damaged(body: bytes, chance: random.Random) -> bytes:

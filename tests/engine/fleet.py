@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A collector with one flag, the pairs started against it, and questions about what became of them."""
 
+import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 
 from kvflags.lab import SETTING as LAB
 from kvflags_cli.demo.model import make_model
@@ -83,6 +85,16 @@ class Fleet:
     def failures(self, name, generation):
         """Failed transfers by kind, whoever they are counted for."""
         return dict(sum((Counter(row["errors"]) for row in self.rows(name, generation)), Counter()))
+
+    def outcomes(self, name, generation, epoch=None):
+        """What the engines of a generation added up: values of histograms by number, sums and gauges by value."""
+        query = (
+            "SELECT instrument, SUM(CASE WHEN hist IS NULL THEN sum_micro / 1000000 ELSE count END) FROM outcomes_hour"
+            " WHERE deployment = ? AND generation = ? AND (? IS NULL OR epoch = ?) GROUP BY instrument"
+        )
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as db:
+            rows = db.execute(query, (f"test/engine/{name}", generation, epoch, epoch)).fetchall()
+        return {instrument.removeprefix("kvflags.outcome."): total for instrument, total in rows}
 
     def engines(self, name, generation=None):
         rows = [row for row in self.get("engines")["items"] if row["deployment"] == f"test/engine/{name}"]

@@ -20,7 +20,9 @@ def link(fleet):
 @pytest.fixture(scope="module")
 def pair(fleet, link):
     """Started while the collector accepts and never answers."""
-    return fleet.pair("outage", "r1", url=link.url).start().wait_ready()
+    # Outcomes every 5 s; what an outage keeps of them is 60 exports.
+    environ = {"OTEL_METRIC_EXPORT_INTERVAL": "5000"}
+    return fleet.pair("outage", "r1", url=link.url, environ=environ).start().wait_ready()
 
 
 @pytest.mark.parametrize("state", [State.SILENT, State.BROKEN, State.CUT], ids=lambda state: state.name.lower())
@@ -38,6 +40,17 @@ def test_what_was_buffered_arrives_once_the_collector_answers(fleet, pair, link)
     assert {(row["failed"], row["dropped"]) for row in rows if row["transfers"]} == {(0, 0)}
     # It says what it runs when it registers at last, and that becomes the pin.
     assert [row["variant"] for row in rows if row["variant"]] == ["off"]
+
+
+def test_the_outcomes_of_every_request_arrive_too(fleet, pair):
+    """Twelve prefills, and each prompt twice on the decode engine; eight tokens of each there, one on prefill."""
+    totals = eventually(
+        lambda: (sums := fleet.outcomes("outage", "r1")).get("requests") == 36 and sums, "the buffered outcomes"
+    )
+    assert (totals["output_tokens"], totals["time_to_first_token"], totals["inter_token_latency"]) == (204, 36, 168)
+    assert totals["kv_blocks"] % 128 == 0
+    # Front ends that could not register say the epoch as well, once their workers have.
+    eventually(lambda: fleet.outcomes("outage", "r1", epoch=1).get("kv_blocks"), "outcomes of the pin's epoch")
 
 
 def test_a_collector_killed_in_the_middle_comes_back_to_everything(fleet, pair, link):

@@ -30,7 +30,8 @@ class Rule:
     """One reason not to run the feature.
 
     `needs` names the facts that `refuses` reads: while one of them is None the rule refuses too, with the code suffixed
-    `:unknown`. `reference` is the public report or the release that motivates the rule.
+    `:unknown`. `reference` is the public report or the release that motivates the rule. The rule holds from release
+    `since` to release `until`, both included (None: open); a release that cannot be read is no release of a range.
     """
 
     code: str
@@ -39,6 +40,15 @@ class Rule:
     refuses: Callable[[Facts], bool]
     says: str
     reference: str = ""
+    since: tuple[int, int] | None = None
+    until: tuple[int, int] | None = None
+
+    def holds_in(self, release: str | None) -> bool:
+        """Whether this vLLM release is one that the rule is about."""
+        if self.since is None and self.until is None:
+            return True
+        found = minor(release)
+        return found is not None and (self.since or found) <= found <= (self.until or found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,8 @@ def minor(release: str | None) -> tuple[int, int] | None:
 
 
 def _refusal(rule: Rule, facts: Facts) -> Refusal | None:
+    if not rule.holds_in(facts.vllm):
+        return None
     unknown = [name for name in rule.needs if getattr(facts, name) is None]
     if unknown:
         says = f"{' and '.join(unknown)} not known yet, and {rule.says[0].lower()}{rule.says[1:]}"

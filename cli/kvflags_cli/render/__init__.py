@@ -23,6 +23,7 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "engines": fleet.engines,
     "environment": local.environment,
     "exit_codes": local.exit_codes,
+    "engine": local.engine,
     "explanation": rollout.explanation,
     "flag": flags.flag,
     "flags": flags.flags,

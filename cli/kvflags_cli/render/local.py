@@ -13,7 +13,7 @@ from kvflags_cli.render.numbers import ABSENT
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import outcome
 
-__all__ = ["database", "doctor", "environment", "exit_codes", "topic"]
+__all__ = ["database", "doctor", "engine", "environment", "exit_codes", "topic"]
 
 Json = dict[str, Any]
 
@@ -25,6 +25,20 @@ def doctor(document: Json) -> Iterator[RenderableType]:
             yield Text(f"  hint: {check['hint']}")
     found = document["findings"]
     yield heading("No findings." if not found else f"{found} finding{'s' if found > 1 else ''}.")
+
+
+def engine(document: Json) -> Iterator[RenderableType]:
+    facts = document["facts"].items()
+    yield pairs([(name, ABSENT if value is None else str(value)) for name, value in facts])
+    refused = document["refusals"]
+    if not refused:
+        yield heading(f"It will work: the gate is met, and the layout to ask for is {document['layout']}.")
+        return
+    yield heading("It will not be treated:")
+    yield table(
+        ("CODE", "CLASS", "~BECAUSE", "REPORT"),
+        ((one["code"], one["class"], one["says"], one["reference"] or ABSENT) for one in refused),
+    )
 
 
 def exit_codes(rows: list[Json]) -> Iterable[RenderableType]:

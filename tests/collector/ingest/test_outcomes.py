@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from opentelemetry.sdk.resources import Resource
 from sqlalchemy import select
 
 from kvflags.telemetry.instruments import INSTRUMENTS
+from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.outcomes import decode
 from kvflags_collector.store import outcomes
@@ -132,6 +134,28 @@ def test_any_order_repeats_and_batches_give_the_same_rows(db, noon):
         batch.request.MergeFrom(second.request)
     _store(db, noon + 180 * MINUTE, *both)
     assert (_rows(db), _rows(db, outcomes_day)) == expected
+
+
+def test_two_collectors_that_get_the_same_exports_at_once_count_them_once(db, noon):
+    exports = [Export(noon).tokens(minute % 50, 1).ttft(minute % 50, 5, -30, [1, 1]) for minute in range(100)]
+    keepers = [Keeper(db), Keeper(db)]
+    for keeper in keepers:
+        keeper.start()
+
+    async def send() -> None:
+        sent = [
+            keeper.submit(decode(export.request.SerializeToString(), noon + 50 * MINUTE))
+            for export in exports
+            for keeper in keepers
+        ]
+        await asyncio.gather(*sent)
+
+    asyncio.run(send())
+    for keeper in keepers:
+        keeper.close()
+    for table in (outcomes_hour, outcomes_day):
+        found = [(row["points"], row["count"], row["sum_micro"]) for row in _rows(db, table)]
+        assert found == [(50, 50, 50_000_000), (50, 100, 150_000_000)]
 
 
 def test_an_interval_belongs_to_the_hour_in_which_it_began(db, noon):

@@ -12,7 +12,10 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["restarts"]
+__all__ = ["SELECTOR", "restarts"]
+
+# What selects the workloads of a deployment: the label that Helm and most operators set to a release's name.
+SELECTOR = "app.kubernetes.io/instance={name}"
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from kvflags import __version__
 from kvflags_collector.access.guard import Guard
 from kvflags_collector.access.keyring import Keyring
-from kvflags_collector.api import deployments, engines, errors, files, flags, health, steering, tokens
+from kvflags_collector.api import deployments, engines, errors, files, flags, health, ofrep, steering, tokens
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit
 from kvflags_collector.ingest import http
@@ -67,6 +67,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     # Added last, so it is the outermost: nothing is read before it has let a request in.
     app.add_middleware(Guard, keyring=keyring)
     errors.install(app)
+    ofrep.install(app)
     for router in (
         health.router,
         engines.router,
@@ -75,6 +76,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         steering.router,
         deployments.router,
         tokens.router,
+        ofrep.router,
     ):
         app.include_router(router)
     app.router.routes.extend([*http.routes(receiver), *pages.routes(db, clock)])

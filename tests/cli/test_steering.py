@@ -21,14 +21,20 @@ def rolling(kvflags, fleet):
 
 
 def test_an_abort_waits_and_names_who_is_still_treated(kvflags, rolling):
-    aborted = kvflags("rollout", "abort", KEY, "--wait", "--timeout", "0.1s", *WHY)
+    aborted = kvflags("rollout", "abort", KEY, "--wait", "--timeout", "1s", *WHY)
     assert aborted.code == 3
     assert aborted.out == (
         "DEPLOYMENT   GENERATION  ROLE     ENGINE\n"
         "prod/chat/a  r2          decode   a-r2-decode\n"
         "prod/chat/a  r2          prefill  a-r2-prefill\n"
     )
-    assert aborted.err == f"2 treated engines live\nreplace them: kvflags plan restarts {KEY}\n"
+    command = "kubectl --context prod -n chat {} deployment,statefulset -l app.kubernetes.io/instance=a {}"
+    assert aborted.err.splitlines() == [
+        "2 treated engines live",
+        "replace them:",
+        "  " + command.format("set env", "KVFLAGS_GENERATION=r2.kv3"),
+        "  " + command.format("rollout status", "--timeout=30m"),
+    ]
 
 
 def test_an_abort_is_done_when_nothing_is_treated(kvflags, fleet):

@@ -11,6 +11,7 @@ import typer
 from kvflags_cli.commands import connect
 from kvflags_cli.options import AsJson, Collector, Key, example
 from kvflags_cli.output import show
+from kvflags_cli.restarts import SELECTOR
 from kvflags_cli.restarts import restarts as plan_restarts
 
 __all__ = ["app"]
@@ -55,7 +56,7 @@ def restarts(
     *,
     key: Key,
     output: Output = Form.TABLE,
-    selector: Selector = "app.kubernetes.io/instance={name}",
+    selector: Selector = SELECTOR,
     timeout: Patience = "30m",
     collector: Collector = None,
     as_json: AsJson = False,

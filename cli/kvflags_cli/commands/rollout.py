@@ -13,6 +13,7 @@ from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import duration, percentage, ramp_step
+from kvflags_cli.restarts import SELECTOR, restarts
 from kvflags_cli.settings import this_author
 from kvflags_cli.wait import unsettled, until_none_is_treated, until_settled
 
@@ -160,9 +161,10 @@ def abort(
             say(f"kvflags restarts nothing: replace what still runs treated. next: kvflags rollout status {key}")
             return
         left = until_none_is_treated(client, key, patience)
-        show("treated", left, as_json=as_json)
+        plan = restarts(client.get("flags", key, "status"), SELECTOR, "30m") if left else []
+    show("treated", left, as_json=as_json)
     if left:
-        say(f"replace them: kvflags plan restarts {key}")
+        say("replace them:\n" + "\n".join(f"  {command}" for one in plan for command in one["commands"]))
         raise typer.Exit(ExitCode.UNDECIDED)
 
 

@@ -39,6 +39,8 @@ RULES = (
     Rule("/api/v1/tokens/", None, Scope.ADMIN),
     # Below the API the method says it: a new route that changes something needs `operate` from its first day.
     Rule("/api/v1/", _READS, Scope.READ),
+    # Asking costs a read, although the protocol asks by POST.
+    Rule("/ofrep/", None, Scope.READ),
     Rule("/api/v1/", None, Scope.OPERATE),
     Rule("/openapi.json", _READS, Scope.READ),
     Rule("/", _READS, Scope.READ),

@@ -17,7 +17,7 @@ _MAX_BYTES = 64 * 1024
 class BodyLimit:
     """ASGI middleware: answers 413 to a larger body under `prefix`, and passes everything else on."""
 
-    def __init__(self, app: ASGIApp, prefix: str = "/api/") -> None:
+    def __init__(self, app: ASGIApp, prefix: tuple[str, ...] = ("/api/", "/ofrep/")) -> None:
         self._app, self._prefix = app, prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,7 +13,7 @@ from kvflags_collector.rollout.pins import Pin, open_pin
 from kvflags_collector.store.control_tables import deployments, pins
 from kvflags_collector.times import rfc3339
 
-__all__ = ["explain", "shown"]
+__all__ = ["explain", "newest", "shown"]
 
 
 def explain(conn: Connection, key: str, deployment: str, now: int, generation: str | None = None) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def explain(conn: Connection, key: str, deployment: str, now: int, generation: s
     if conn.scalar(select(deployments.c.id).where(deployments.c.id == deployment)) is None:
         message, hint = f"there is no deployment {deployment!r}", "see `kvflags deployments list`"
         raise NotFound(message, hint=hint, code=ErrorCode.UNKNOWN_DEPLOYMENT)
-    generation = generation or _newest(conn, key, deployment, now)
+    generation = generation or newest(conn, key, deployment, now)
     pin = open_pin(conn, key, deployment, generation) if generation else None
     ruling = standing.rule(conn, flag, deployment, now)
     lines = [{"line": "pin", "outcome": _says(pin), "won": pin is not None}]
@@ -54,7 +54,8 @@ def _says(pin: Pin | None) -> str:
     return f"{pin.variant}: {pin.reason} (epoch {pin.epoch}, {pin.state}{because})"
 
 
-def _newest(conn: Connection, key: str, deployment: str, now: int) -> str | None:
+def newest(conn: Connection, key: str, deployment: str, now: int) -> str | None:
+    """The deployment's newest living generation, else the last that was pinned; None for one that never ran."""
     if living := leases.live_registrations(conn, now, deployment):
         return str(living[-1]["generation"])
     mine = (pins.c.flag == key, pins.c.deployment == deployment)

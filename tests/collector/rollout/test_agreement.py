@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,19 +21,24 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from kvflags.errors import NotFound
 from kvflags_collector.rollout import alarms, ledger
+from kvflags_collector.rollout.audit import Actor, replay
+from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.rollout.flags import abort, create, kill_switch, set_target, start, target
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.rollout.pins import open_pins
+from kvflags_collector.rollout.steer import declare, opt, reopen
 from kvflags_collector.rollout.tick import tick
+from kvflags_collector.store.control_tables import flags, opts
 from kvflags_collector.store.database import Database
 from kvflags_collector.times import SECOND
 
 KEY = "cross-layer-blocks"
 CHANGE = {"author": "ann", "reason": "because"}
+ANN = Actor(**CHANGE)
 LAYOUTS = {"on": "BHLNC", "off": "LBHNC"}
 PLACES = [("a", "g2"), ("a", "g1"), ("b", "g2")]
 ROLES = ["prefill", "decode"]
@@ -42,8 +48,8 @@ FACTS = {"vllm": "0.32.0", "model_class": "gqa", "kv_heads_per_rank": 4, "connec
 
 @dataclass
 class Engine:
-    """A process: it runs one variant until it dies. `reaches`: heartbeats get through. `special`: free to disagree,
-    since it was forced, refused for safety, or was once cut off beyond its lease."""
+    """A process: it runs one variant of one epoch until it dies. `reaches`: heartbeats get through. `special`: free to
+    disagree, since it was forced, refused for safety, or was once cut off beyond its lease."""
 
     name: str
     place: tuple[str, str]
@@ -51,6 +57,7 @@ class Engine:
     variant: str
     reaches: bool = True
     special: bool = False
+    epoch: int = 0
 
 
 class Agreement(RuleBasedStateMachine):
@@ -124,6 +131,18 @@ class Agreement(RuleBasedStateMachine):
         if action not in {"kill", "revive", "abort", "start"}:
             self.aim(*((None, int(action)) if isinstance(action, str) else (action, None)))
 
+    @rule(what=st.sampled_from(["out", "in", None, "reopen", "declare"]), place=st.sampled_from(PLACES))
+    def steer(self, what: str | None, place: tuple[str, str]) -> None:
+        with self.db.write() as conn:
+            if what == "declare":
+                declare(conn, place[0], Declaration(isolation="recreate"), actor=ANN, now=self.now)
+            elif what == "reopen":
+                with suppress(NotFound):
+                    reopen(conn, KEY, *place, actor=ANN, now=self.now)
+            else:
+                opt(conn, KEY, place[0], what, actor=ANN, now=self.now)
+        self.beat_all()
+
     @rule(seconds=st.sampled_from([20, 100, 200]))
     def time_passes(self, seconds: int) -> None:
         for _ in range(seconds // 20):
@@ -145,10 +164,18 @@ class Agreement(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living)
     @invariant()
-    def plain_engines_agree(self) -> None:
-        for place in {engine.place for engine in self.living}:
-            mine = [e for e in self.living if e.place == place and e.reaches and not e.special]
-            assert len({engine.variant for engine in mine}) <= 1, (place, mine)
+    def plain_engines_of_an_epoch_agree(self) -> None:
+        for epoch in {(engine.place, engine.epoch) for engine in self.living}:
+            mine = [e for e in self.living if (e.place, e.epoch) == epoch and e.reaches and not e.special]
+            assert len({engine.variant for engine in mine}) <= 1, (epoch, mine)
+
+    @invariant()
+    def the_log_replays_to_what_stands(self) -> None:
+        with self.db.read() as conn:
+            replayed = replay(conn)
+            opted = conn.execute(select(opts.c.flag, opts.c.deployment, opts.c.opted)).all()
+            assert replayed["flags"] == dict(conn.execute(select(flags.c.key, flags.c.document)).all())
+        assert replayed["opts"] == {(row.flag, row.deployment): row.opted for row in opted}
 
     @precondition(lambda self: self.living)
     @invariant()
@@ -166,7 +193,7 @@ class Agreement(RuleBasedStateMachine):
         if kind.startswith("forced"):
             extra["local"] = {"source": "KVFLAGS_FORCE", "variant": kind.split()[1]}
         told = self.register(engine, model_class="mla_sparse" if kind == "unsafe" else "gqa", **extra)
-        engine.variant = told["variant"]
+        engine.variant, engine.epoch = told["variant"], int(told["epoch"])
         self.living.append(engine)
         self.beat(engine)
         return engine

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from kvflags import __version__
 from kvflags_collector.access.guard import Guard
 from kvflags_collector.access.keyring import Keyring
-from kvflags_collector.api import deployments, engines, errors, files, flags, health, ofrep, steering, tokens
+from kvflags_collector.api import deployments, engines, errors, files, flags, health, metrics, ofrep, steering, tokens
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit
 from kvflags_collector.ingest import http
@@ -64,12 +64,15 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     # For the server that speaks gRPC beside us, too.
     app.state.receiver, app.state.keyring = receiver, keyring
     app.add_middleware(BodyLimit)
-    # Added last, so it is the outermost: nothing is read before it has let a request in.
+    # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.
     app.add_middleware(Guard, keyring=keyring)
+    app.add_middleware(metrics.Counted, instruments=receiver.instruments)
+    receiver.instruments.registry.register(metrics.Measured(db, receiver, lambda: writer.duplicates, clock))
     errors.install(app)
     ofrep.install(app)
     for router in (
         health.router,
+        metrics.router,
         engines.router,
         files.router,
         flags.router,

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
 from kvflags.errors import ErrorCode, OperatorError
-from kvflags_collector import tls
+from kvflags_collector import logs, tls
 from kvflags_collector.access import tokens
 from kvflags_collector.app import create_app
 from kvflags_collector.ingest.grpc import GrpcServer
@@ -24,16 +26,13 @@ from kvflags_collector.times import now_us
 
 __all__ = ["serve"]
 
-# What is being answered when SIGTERM comes may take that long; Kubernetes kills after 30 s, and closing the writer
-# still has to fit. Exports time out after 10 s by themselves.
-_DRAIN_S = 5
-
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. A new or older database is upgraded first; says one line on stdout when ready.
 
     OperatorError: the port is in use, the database is held by another process or at a newer revision.
     """
+    logs.configure(settings.log_format, settings.log_level)
     tls.check(settings)
     with ExitStack() as stack:
         # The ports first: whoever starts a second collector by mistake learns that, and not something about locks.
@@ -47,10 +46,10 @@ def serve(settings: Settings) -> None:
         app = create_app(settings, db)
         config = uvicorn.Config(
             app,
-            log_level="warning",
+            log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=_DRAIN_S,
+            timeout_graceful_shutdown=round(settings.drain_s),
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )
@@ -81,6 +80,12 @@ class _Server(uvicorn.Server):
         sys.stdout.write(f"kvflags collector ready on {' and '.join(addresses)} (database {self._settings.db})\n")
         sys.stdout.flush()
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains; the second ends at once, which loses nothing that was acknowledged."""
+        if self.should_exit:
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._grpc:
             await self._grpc.stop()
@@ -92,6 +97,7 @@ class _Grpc:
 
     def __init__(self, app: FastAPI, settings: Settings, reserved: socket.socket) -> None:
         self._reserved = reserved
+        self._drain_s = settings.drain_s
         self._address = _shown(reserved)
         self._server = GrpcServer(
             app.state.receiver,
@@ -106,7 +112,7 @@ class _Grpc:
         return self._address
 
     async def stop(self) -> None:
-        await self._server.stop(_DRAIN_S)
+        await self._server.stop(self._drain_s)
 
 
 def _need_a_token(db: Database, settings: Settings) -> None:

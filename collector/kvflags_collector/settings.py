@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvflags.errors import UsageError
+from kvflags_collector.logs import FORMATS, LEVELS
 from kvflags_collector.rollout.leases import Timing
 
 __all__ = ["DEFAULT_DB", "Settings", "database_url", "grpc_port", "is_loopback"]
@@ -21,6 +22,8 @@ class Settings:
 
     tls_cert, tls_key: PEM files; both or none. insecure_bind: serve beyond this machine without TLS, on purpose.
     require_tokens: ask for tokens on loopback too, for a collector behind a proxy.
+
+    drain_s: for how long what is being answered may go on after SIGTERM; a second signal ends it at once.
 
     UsageError for values out of range, and for an address beyond loopback without TLS or `insecure_bind`: whoever is on
     the way would read the tokens, and change the rollout with one.
@@ -36,6 +39,9 @@ class Settings:
     tls_key: str | None = None
     insecure_bind: bool = False
     require_tokens: bool = False
+    drain_s: float = 5.0
+    log_format: str = "text"
+    log_level: str = "warning"
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -48,6 +54,9 @@ class Settings:
             raise UsageError("heartbeats lie 0.1 to 3600 seconds apart", hint="the default is --heartbeat 30")
         if not self.heartbeat_s <= self.start_lease_s <= 86_400:
             raise UsageError("a starting lease lasts one heartbeat to a day", hint="the default is --start-lease 1800")
+        if not 0 <= self.drain_s <= 300:
+            raise UsageError("draining takes 0 to 300 seconds", hint="the default is --drain 5")
+        self._check_logging()
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError(
                 "TLS needs a certificate and its key", hint="give both --tls-cert and --tls-key, or neither"
@@ -57,6 +66,12 @@ class Settings:
                 f"{self.host} is reachable from other machines, and without TLS tokens are read on the way",
                 hint="give --tls-cert and --tls-key, bind to 127.0.0.1, or say --insecure-bind where a proxy encrypts",
             )
+
+    def _check_logging(self) -> None:
+        if self.log_format not in FORMATS:
+            raise UsageError(f"no log format {self.log_format!r}", hint=f"--log-format takes {' or '.join(FORMATS)}")
+        if self.log_level not in LEVELS:
+            raise UsageError(f"no log level {self.log_level!r}", hint=f"--log-level takes {', '.join(LEVELS)}")
 
     @property
     def tokens_required(self) -> bool:

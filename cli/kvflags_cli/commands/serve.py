@@ -47,6 +47,14 @@ Cert = Annotated[
 TlsKey = Annotated[
     str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key, PEM.", show_default=False)
 ]
+Drain = Annotated[
+    str,
+    typer.Option("--drain", metavar="TIME", help="How long what is being answered may go on after SIGTERM."),
+]
+LogFormat = Annotated[str, typer.Option("--log-format", metavar="text|json", help="How the log is written, to stderr.")]
+LogLevel = Annotated[
+    str, typer.Option("--log-level", metavar="LEVEL", help="debug, info (each refusal too), warning or error.")
+]
 Insecure = Annotated[
     bool,
     typer.Option("--insecure-bind", help="Listen beyond this machine without TLS: a proxy or a mesh encrypts."),
@@ -68,6 +76,9 @@ def serve(
     tls_key: TlsKey = None,
     insecure_bind: Insecure = False,
     require_tokens: RequireTokens = False,
+    drain: Drain = "5s",
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
     as_json: AsJson = False,
 ) -> None:
     """Run the collector until it is stopped. A new database is created, an older one upgraded.
@@ -89,6 +100,9 @@ def serve(
         tls_key=tls_key,
         insecure_bind=insecure_bind,
         require_tokens=require_tokens,
+        drain_s=duration(drain, "--drain"),
+        log_format=log_format,
+        log_level=log_level,
     )
     # What the service says goes to stderr where stdout belongs to the one document, which is written at the end.
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

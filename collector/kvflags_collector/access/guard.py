@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,8 +19,6 @@ from kvflags_collector.settings import is_loopback
 
 __all__ = ["Guard"]
 
-_log = logging.getLogger(__name__)
-
 
 class Guard:
     """ASGI middleware: asks the keyring for what `access.rules` says is needed, and says who is acting."""
@@ -36,7 +32,6 @@ class Guard:
         try:
             name = self._admit(scope["method"], scope["path"], Headers(scope=scope))
         except Denied as denied:
-            _log.info("%s %s denied: %s", scope["method"], scope["path"], denied.message)
             return await _answer(denied, Request(scope))(scope, receive, send)
         token = acting.set(name)
         try:

@@ -42,6 +42,7 @@ RULES = (
     # Asking costs a read, although the protocol asks by POST.
     Rule("/ofrep/", None, Scope.READ),
     Rule("/api/v1/", None, Scope.OPERATE),
+    Rule("/metrics", _READS, Scope.READ),
     Rule("/openapi.json", _READS, Scope.READ),
     Rule("/", _READS, Scope.READ),
     Rule("/index.json", _READS, Scope.READ),

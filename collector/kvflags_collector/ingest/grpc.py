@@ -101,6 +101,7 @@ class _Export:
             self._admit(context)
             return await self._receive(messages)
         except Refused as refusal:
+            self._receiver.instruments.refused(self._signal.name, refusal.status)
             await _refuse(context, refusal)
             raise  # `abort` has raised
 

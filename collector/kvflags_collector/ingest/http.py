@@ -36,6 +36,7 @@ def _endpoint(receiver: Receiver, signal: Signal) -> Callable[[Request], Awaitab
         try:
             answer = await _receive(receiver, signal, request)
         except Refused as refusal:
+            receiver.instruments.refused(signal.name, refusal.status)
             return refuse(request, refusal)
         except ClientDisconnect:
             return Response(status_code=400)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from kvflags_collector.ingest import events, outcomes
 from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.from_json import from_json
+from kvflags_collector.ingest.instruments import Instruments
 from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Budget, Held, Limits, Refused, inflate
 from kvflags_collector.ingest.signals import LOGS, METRICS, TRACES, Signal
@@ -48,6 +49,7 @@ class Receiver:
     ) -> None:
         self.limits = limits or Limits()
         self.budget = Budget(self.limits.in_flight)
+        self.instruments = Instruments()
         self._clock = clock
         self._ways = {
             TRACES.name: _Way(decode, _if_any(writer)),
@@ -81,7 +83,7 @@ class Receiver:
         try:
             decoded = await loop.run_in_executor(self._decoders, self._decode, signal, way, body, zipped, as_json)
             held.add(max(0, decoded.size - len(body)))
-            await self._store(way, decoded)
+            await self._store(signal, way, decoded)
         except Refused:
             raise
         except Exception as fault:
@@ -90,13 +92,15 @@ class Receiver:
             raise Refused(500, "the collector failed: see its log") from fault
         return signal.answer(decoded.rejected)
 
-    async def _store(self, way: _Way, decoded: _Taken) -> None:
-        ticket = object()
-        self._waiting[ticket] = time.monotonic()
+    async def _store(self, signal: Signal, way: _Way, decoded: _Taken) -> None:
+        ticket, began = object(), time.monotonic()
+        self._waiting[ticket] = began
         try:
             await way.store(decoded)
         finally:
             del self._waiting[ticket]
+        spans = len(decoded.rows) if isinstance(decoded, Decoded) else 0
+        self.instruments.acknowledged(signal.name, spans, decoded.rejected, time.monotonic() - began)
 
     def _decode(self, signal: Signal, way: _Way, body: bytes, zipped: bool, as_json: bool) -> Any:  # noqa: ANN401
         plain = inflate(body, self.limits) if zipped else body

@@ -68,6 +68,8 @@ class Writer:
         # Held for an append only: nothing is queued behind the end mark, where nobody would answer it.
         self._gate = threading.Lock()
         self._closed = False
+        # Requests that were stored before; counted by this thread, read by any.
+        self.duplicates = 0
         self._forget_us = 0
 
     def start(self) -> None:
@@ -161,6 +163,7 @@ class Writer:
             seen = known(conn, {request.digest for request in requests})
             fresh = {request.digest: request for request in requests if request.digest not in seen}
             stored = list(fresh.values())
+            self.duplicates += len(requests) - len(stored)
             insert_resources(conn, {pair for request in stored for pair in request.resources.items()})
             for request in stored:
                 insert_spans(conn, request.rows, request.names, request.constants)

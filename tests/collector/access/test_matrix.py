@@ -26,6 +26,8 @@ def _expected(method: str, path: str) -> Scope | None:
         return Scope.INGEST
     if path.startswith("/api/v1/tokens"):
         return Scope.ADMIN
+    if path.startswith("/ofrep/"):
+        return Scope.READ
     if method in {"GET", "HEAD"} and (path in _PAGES or path.startswith("/api/v1/")):
         return Scope.READ
     assert path.startswith("/api/v1/"), f"{method} {path} is new: give it a rule in access/rules.py, and say here which"

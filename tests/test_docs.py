@@ -54,3 +54,18 @@ def test_the_readme_shows_the_transcript(copy):
         "a\n<!-- transcript: begin (b) -->\n\n```text\n$ kvflags demo\n```\n\n<!-- transcript: end -->\nc\n"
     )
     assert _generate(copy, "--check").returncode == 0
+
+
+_ROWS = [line.split("|") for line in (DOCS / "rollout-semantics.md").read_text().splitlines() if line.startswith("|")]
+PROMISES = [(int(row[1]), row[3].strip().strip("`")) for row in _ROWS if row[1].strip().isdigit()]
+
+
+def test_every_promise_about_rollouts_has_its_row():
+    assert [number for number, _ in PROMISES] == list(range(1, 26))
+
+
+@pytest.mark.parametrize("shown", [shown for _, shown in PROMISES])
+def test_the_test_that_shows_a_promise_exists(shown):
+    path, _, name = shown.partition("::")
+    source = (DOCS.parent / "tests" / path).read_text()
+    assert f"def {name}(" in source or f"\n{name} = " in source

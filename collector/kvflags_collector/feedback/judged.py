@@ -5,36 +5,56 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.flags import BUCKETS, Arm, Flag, Phase
+from kvflags.telemetry.instruments import InstrumentName
 from kvflags_collector.feedback import layout
 from kvflags_collector.feedback.generations import Generation
+from kvflags_collector.judge import evidence, strata, trials
 from kvflags_collector.rollout import mixed
 from kvflags_collector.store.control_tables import alarms, flag_revisions
+from kvflags_collector.store.outcome_tables import outcomes_day
 from kvflags_collector.times import SECOND
 from kvflags_collector.verdict.evidence import Inputs, Minima
 from kvflags_collector.verdict.treatment import Treatment
 
-__all__ = ["inputs"]
+__all__ = ["frozen", "inputs"]
 
 _SILENT = "nixl_telemetry_disabled"
 
 
 def inputs(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: int) -> Inputs:
     """Of a flag and all its generations, their layouts filled in."""
-    mixtures = _mixtures(conn)
-    compared = [_treatment(one, mixtures) for one in found if one.latest and one.included]
+    mixtures, named = _mixtures(conn), strata.read(conn)
+    compared = [_treatment(one, mixtures, named) for one in found if one.latest and one.included]
     treated = sum(one.treated for one in compared)
+    rows = frozen(conn, flag, found, now_us)
     return Inputs(
         key=flag.key,
         running=flag.phase == Phase.RUNNING,
         deployments=compared,
         days=_days(conn, flag.key, treated / len(compared) if compared else 0.0, now_us),
+        outcomes=_any_outcomes(conn, [one.deployment for one in compared]),
+        events=evidence.events(rows),
+        fires=evidence.fires(rows),
+        trials={**trials.trials(conn, flag, now_us), **evidence.left_out(rows)},
     )
 
 
-def _treatment(one: Generation, mixtures: Collection[tuple[str, str, int]]) -> Treatment:
+def frozen(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: int) -> list[RowMapping]:
+    """The frozen events of what is in the comparison now."""
+    included = {(one.deployment, one.generation, one.pin["epoch"]) for one in found if one.included and one.pin}
+    return evidence.read(conn, flag.key, included, now_us)
+
+
+def _any_outcomes(conn: Connection, deployments: Sequence[str]) -> bool:
+    c = outcomes_day.c
+    query = select(c.day_us).where(c.deployment.in_(deployments), c.instrument == InstrumentName.TTFT).limit(1)
+    return conn.execute(query).first() is not None
+
+
+def _treatment(one: Generation, mixtures: Collection[tuple[str, str, int]], named: strata.Strata) -> Treatment:
     assert one.pin is not None, "only a pin can be in the comparison"
     # A failed handshake may come from an engine that has no decision, hence no epoch.
     places = {(one.deployment, one.generation, epoch) for epoch in (0, one.pin["epoch"])}
@@ -42,6 +62,7 @@ def _treatment(one: Generation, mixtures: Collection[tuple[str, str, int]]) -> T
         deployment=one.deployment,
         generation=one.generation,
         treated=one.pin["arm"] == Arm.TREATMENT,
+        stratum=named.get((one.deployment, one.generation), strata.UNKNOWN),
         effective=one.layout["effective"],
         layout=layout.in_words(one.layout),
         mixed=not places.isdisjoint(mixtures),

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.features import FEATURES
 from kvflags.flags import Arm, Comparison, Flag
-from kvflags_collector.feedback import layout
+from kvflags_collector.feedback import effects, layout
 from kvflags_collector.feedback.generations import Generation, generations
-from kvflags_collector.feedback.judged import inputs
+from kvflags_collector.feedback.judged import frozen, inputs
 from kvflags_collector.feedback.totals import figures
+from kvflags_collector.judge import evidence
 from kvflags_collector.rollout import alarms, flags, mixed
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.database import Database
@@ -21,7 +22,7 @@ from kvflags_collector.store.measures import merge
 from kvflags_collector.store.rollups import oldest_dirty, roll
 from kvflags_collector.times import rfc3339
 from kvflags_collector.verdict.decide import verdict
-from kvflags_collector.verdict.evidence import Inputs
+from kvflags_collector.verdict.placebo import DeploymentVerdict
 
 __all__ = ["SCHEMA", "build"]
 
@@ -46,15 +47,19 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
     found = generations(conn, flag.key)
     layout.look(conn, found, now)
     judged = inputs(conn, flag, found, now)
+    found_verdict = verdict(judged)
+    alone = evidence.verdicts(frozen(conn, flag, found, now))
     raised = _alarms(conn, {one.deployment for one in found})
     return {
         "schema": SCHEMA,
         "flag": {name: flag.to_json()[name] for name in ("key", "feature", "phase", "revision", "target")},
         "generated_at": rfc3339(now),
         "fresh_as_of": rfc3339(min(oldest_dirty(conn, now) or now, now)),
-        "verdict": _verdict(judged),
+        "verdict": effects.said(found_verdict),
+        "outcomes": effects.outcomes(found_verdict),
+        "strata": effects.strata(found_verdict),
         "arms": _arms(found),
-        "deployments": [_row(one, flag) for one in found],
+        "deployments": [_row(one, flag) | {"verdict": _alone(one, alone)} for one in found],
         "alarms": raised,
         "feedback": _feedback(alarms.feedback(conn, flag.key)),
         "data_health": {
@@ -68,9 +73,10 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
     }
 
 
-def _verdict(judged: Inputs) -> dict[str, Any]:
-    one = verdict(judged)
-    return {"state": one.state.value, "reason": one.reason, "why": list(one.why), "next": one.next}
+def _alone(one: Generation, verdicts: Mapping[str, DeploymentVerdict]) -> str | None:
+    """What its own change says, held against what controls do by themselves; null where it is not treated."""
+    treated = one.latest and one.included and _arm_of(one) == Arm.TREATMENT
+    return verdicts.get(one.deployment, DeploymentVerdict.INSUFFICIENT).value if treated else None
 
 
 def _arms(found: Sequence[Generation]) -> list[dict[str, Any]]:

@@ -48,9 +48,9 @@ def breaker(errors: Floats, transfers: Floats) -> Bools:
 def dispersion(errors: Floats, transfers: Floats) -> Floats:
     """By how much counts vary beyond Poisson, for each row of blocks; NaN with fewer than 5 errors."""
     total = errors.sum(axis=1)
-    enough = total >= 5
+    enough = (total >= 5) & (transfers.sum(axis=1) > 0)
     mean = transfers * (np.where(enough, total, 1.0) / np.maximum(transfers.sum(axis=1), 1.0))[:, None]
-    excess = np.sum((errors - mean) ** 2 - mean, axis=1) / np.sum(mean**2, axis=1)
+    excess = np.sum((errors - mean) ** 2 - mean, axis=1) / np.where(enough, np.sum(mean**2, axis=1), 1.0)
     return np.asarray(np.where(enough, excess, np.nan))
 
 

@@ -43,11 +43,14 @@ def spoiled(deployments: Sequence[Treatment], least: float) -> dict[str, list[Fi
     strata: dict[str, list[Treatment]] = defaultdict(list)
     for one in deployments:
         strata[one.stratum].append(one)
-    found = {stratum: list(_spoils(members, least)) for stratum, members in sorted(strata.items())}
+    found = {
+        stratum: list(_spoils(members, least, f" of {stratum}" if len(strata) > 1 else ""))
+        for stratum, members in sorted(strata.items())
+    }
     return {stratum: findings for stratum, findings in found.items() if findings}
 
 
-def _spoils(members: Sequence[Treatment], least: float) -> Iterator[Finding]:
+def _spoils(members: Sequence[Treatment], least: float, where: str) -> Iterator[Finding]:
     for one in members:
         if one.mixed:
             says = f"{one.deployment} {one.generation} is mixed: engines that may be paired held different layouts."
@@ -59,16 +62,15 @@ def _spoils(members: Sequence[Treatment], least: float) -> Iterator[Finding]:
             yield Finding(
                 "telemetry_disabled", says, f"Unset NIXL_TELEMETRY_ENABLE for {one.deployment} and replace it."
             )
-    yield from _ineffective(members, least)
+    yield from _ineffective(members, least, where)
 
 
-def _ineffective(members: Sequence[Treatment], least: float) -> Iterator[Finding]:
+def _ineffective(members: Sequence[Treatment], least: float, where: str) -> Iterator[Finding]:
     share = effective_share(members)
     if share is None or share >= least:
         return
     known = [one for one in members if one.treated and one.effective is not None]
     took_hold = sum(one.effective is True for one in known)
-    where = f" of {members[0].stratum}" if members[0].stratum else ""
     says = f"The layout took hold in {took_hold} of {count(len(known), 'treated deployment')}{where} ({share:.0%})"
     yield Finding("not_effective", f"{says}; {least:.0%} are needed.", _FIND_OUT)
     for one in known:

@@ -55,6 +55,7 @@ def _row(deployment: str, generation: str, **more: object) -> dict[str, object]:
         "refusals": [],
         "problems": [],
         "dropped": 0,
+        "verdict": None,
     }
     return row | more
 
@@ -68,7 +69,7 @@ def test_the_whole_report_of_two_arms(compared):
     found = report.build(compared.db, compared.key, compared.now)
     [treated] = {row["deployment"] for row in found["deployments"] if row["arm"] == "treatment"}
     on = {"requested": "BHLNC", "resolved": "BHLNC", "regions": 1, "layers": 8, "effective": True}
-    treatment = {"arm": "treatment", "variant": "on", "layout": on, **_figures(10, 1.0)}
+    treatment = {"arm": "treatment", "variant": "on", "layout": on, "verdict": "insufficient", **_figures(10, 1.0)}
     assert found == {
         "schema": "kvflags.report/1",
         "flag": {
@@ -90,7 +91,13 @@ def test_the_whole_report_of_two_arms(compared):
                 "No outcomes were received (time to first token, inter-token latency): transfers alone decide nothing.",
             ],
             "next": "Raise the percentage, or enrol more deployments.",
+            "scope": [],
+            "returned": [],
+            "warnings": [],
+            "invalid_strata": {},
         },
+        "outcomes": [],
+        "strata": [],
         "arms": [
             {"arm": "treatment", "deployments": 1, **_figures(10, 1.0)},
             {"arm": "control", "deployments": 1, **_figures(10, 8.0)},

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frozen events, read back as the arrays that `verdict` judges. Nothing else is read, so any day can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import nan
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, RowMapping, select
+
+from kvflags_collector.store.frozen_tables import frozen_events
+from kvflags_collector.verdict import errors
+from kvflags_collector.verdict.arrays import Floats
+from kvflags_collector.verdict.events import AFTER_DAYS, Events
+from kvflags_collector.verdict.evidence import Check, Fire, Trials
+from kvflags_collector.verdict.outcomes import Outcome
+from kvflags_collector.verdict.placebo import DeploymentVerdict, place
+
+__all__ = ["events", "fires", "left_out", "read", "verdicts"]
+
+Epoch = tuple[str, str, int]
+
+
+def read(conn: Connection, flag: str, included: Collection[Epoch], as_of_us: int) -> list[RowMapping]:
+    """What was frozen by then of the epochs that are (still) in the comparison, in the order of events."""
+    c = frozen_events.c
+    query = (
+        select(frozen_events)
+        .where(c.flag == flag, c.recorded_us <= as_of_us)
+        .order_by(c.event_us, c.deployment, c.horizon)
+    )
+    return [
+        row
+        for row in conn.execute(query).mappings()
+        if (row["deployment"], row["generation"], row["epoch"]) in included
+    ]
+
+
+def events(rows: Sequence[RowMapping]) -> Events | None:
+    """The valid ones at 3 days, which the effect is estimated from; None without any."""
+    kept = [row for row in rows if row["horizon"] == AFTER_DAYS and row["left_out"] is None]
+    if not kept:
+        return None
+    strata = sorted({row["stratum"] for row in kept})
+    measured = [row["measured"] for row in kept]
+    return Events(
+        deployment=_codes([row["deployment"] for row in kept]),
+        cohort=_codes([row["cohort"] for row in kept]),
+        stratum=np.array([strata.index(row["stratum"]) for row in kept]),
+        treated=np.array([row["treated"] for row in kept], dtype=np.bool_),
+        values={outcome: _column(measured, "values", outcome.value) for outcome in Outcome},
+        failures=np.array([sum(one["failed"]) for one in measured]),
+        strata=tuple(strata),
+        invariants={name: _column(measured, "invariants", name) for name in ("transfer volume",)},
+    )
+
+
+def left_out(rows: Sequence[RowMapping]) -> dict[Check, Trials]:
+    """Whether events of one arm are left out more often: each is a trial, at the treated share of all events."""
+    own = [row for row in rows if row["horizon"] == AFTER_DAYS]
+    out = np.array([row["treated"] for row in own if row["left_out"] is not None], dtype=np.bool_)
+    if not len(out):
+        return {}
+    share = sum(row["treated"] for row in own) / len(own)
+    return {Check.LEFT_OUT: Trials(np.full(len(out), share), out)}
+
+
+def fires(rows: Sequence[RowMapping]) -> list[Fire]:
+    """Treated deployments whose failures rose beyond what controls show by themselves, by their longest horizon."""
+    longest = list({(row["deployment"], row["event_us"]): row for row in rows}.values())
+    if not any(row["treated"] for row in longest):
+        return []
+    failed, transfers = (_blocks(longest, name) for name in ("failed", "transfers"))
+    cut = errors.BASELINE_BLOCKS
+    before = failed[:, :cut], transfers[:, :cut]
+    found = errors.evidence(before, (failed[:, cut:], transfers[:, cut:]), errors.fleet_dispersion(*before))
+    highest = found.max(axis=1)
+    treated = np.array([row["treated"] for row in longest], dtype=np.bool_)
+    limit = errors.threshold(highest[~treated])
+    return [
+        Fire(
+            deployment=row["deployment"], says=f"Transfers fail more than before: evidence {e:.3g}, limit {limit:.3g}."
+        )
+        for row, e in zip(longest, highest.tolist(), strict=True)
+        if row["treated"] and e > limit
+    ]
+
+
+def verdicts(rows: Sequence[RowMapping]) -> dict[str, DeploymentVerdict]:
+    """Of each treated deployment, at the latest horizon that allows one."""
+    found: dict[str, DeploymentVerdict] = {}
+    for horizon in sorted({row["horizon"] for row in rows}):
+        own = _with_days([row for row in rows if row["horizon"] == horizon and row["left_out"] is None])
+        if not own:
+            continue
+        before, after = (np.array([row["measured"]["days"][side] for row in own]) for side in (0, 1))
+        treated = np.array([row["treated"] for row in own], dtype=np.bool_)
+        placed = place(before, after, treated, _codes([row["cohort"] for row in own]))
+        if placed is not None:
+            names = [row["deployment"] for row in own if row["treated"]]
+            found |= dict(zip(names, placed.verdicts, strict=True))
+    return found
+
+
+def _with_days(rows: Sequence[RowMapping]) -> list[RowMapping]:
+    """Those with every day known, of each control the latest alone."""
+    known = [row for row in rows if not any(None in side for side in row["measured"]["days"])]
+    latest = {(row["deployment"], row["treated"]): row for row in known}
+    return list(latest.values())
+
+
+def _blocks(rows: Sequence[RowMapping], name: str) -> Floats:
+    """(rows, blocks), as long as the longest; what lies beyond has nothing in it."""
+    width = max(len(row["measured"][name]) for row in rows)
+    return np.array([row["measured"][name] + [0.0] * (width - len(row["measured"][name])) for row in rows])
+
+
+def _codes(labels: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.asarray(np.unique(np.array(labels), return_inverse=True)[1], dtype=np.int64)
+
+
+def _column(measured: Sequence[Any], part: str, name: str) -> Floats:
+    found = (one[part].get(name) for one in measured)
+    return np.array([nan if value is None else value for value in found], dtype=np.float64)

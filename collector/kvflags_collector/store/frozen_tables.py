@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verdict rests on, written once: an event of a deployment at 3, 7 and 14 days. Append-only, never expires."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Integer, Table, Text
+
+from kvflags_collector.store.metadata import metadata
+
+__all__ = ["frozen_events"]
+
+# event_us: when the generation was pinned. cohort: ramp step and week. left_out: why it does not count, else null.
+# measured: {"values": {outcome: log ratio}, "invariants": {name: log ratio}, "days": [before, after] in log,
+# "failed", "transfers": blocks of 6 hours, 28 before and 4 for each day after}; what is not known is null.
+frozen_events = Table(
+    "frozen_events",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in ("flag", "deployment")),
+    Column("event_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("horizon", Integer, primary_key=True, autoincrement=False),
+    Column("generation", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("treated", Boolean, nullable=False),
+    Column("cohort", Text, nullable=False),
+    Column("stratum", Text, nullable=False),
+    Column("left_out", Text),
+    Column("measured", JSON, nullable=False),
+    Column("recorded_us", BigInteger, nullable=False),
+)

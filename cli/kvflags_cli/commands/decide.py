@@ -16,7 +16,8 @@ from kvflags_cli.parse import identity
 __all__ = ["EXAMPLE", "decide"]
 
 EXAMPLE = example(
-    "kvflags decide cross-layer-blocks --deployment prod/chat/llama-70b --generation r41 -o env > kvflags.env"
+    "kvflags decide cross-layer-blocks --deployment prod/chat/llama-70b --generation r41 -o env > kvflags.env",
+    "kvflags decide cross-layer-blocks --deployment prod/chat/llama-70b --generation r41 -o helm-values",
 )
 
 
@@ -24,10 +25,12 @@ class Form(StrEnum):
     """How the decision is written."""
 
     ENV = "env"
+    HELM_VALUES = "helm-values"
+    CONFIGMAP = "configmap"
     JSON = "json"
 
 
-Output = Annotated[Form, typer.Option("-o", "--output", help="Lines for an environment file, or a JSON document.")]
+Output = Annotated[Form, typer.Option("-o", "--output", help="An environment file, Helm values, a ConfigMap, or JSON.")]
 
 
 def decide(
@@ -46,4 +49,5 @@ def decide(
     }
     with connect(collector) as client:
         answer = client.post("flags", key, "decide", body=body)
-    show("decision", answer, as_json=as_json or output is Form.JSON)
+    kind = {Form.HELM_VALUES: "decision_helm_values", Form.CONFIGMAP: "decision_configmap"}.get(output, "decision")
+    show(kind, answer, as_json=as_json or output is Form.JSON)

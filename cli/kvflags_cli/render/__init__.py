@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render import access, flags, fleet, local, plan, report, rollout, simulation
+from kvflags_cli.render import access, decision, flags, fleet, local, plan, report, rollout, simulation
 
 __all__ = ["VIEWS"]
 
@@ -18,6 +18,8 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "declaration": fleet.declaration,
     "deployment": fleet.deployment,
     "decision": rollout.decision,
+    "decision_configmap": decision.configmap,
+    "decision_helm_values": decision.helm_values,
     "deployments": fleet.deployments,
     "doctor": local.doctor,
     "engines": fleet.engines,

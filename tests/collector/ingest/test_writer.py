@@ -233,3 +233,25 @@ def test_quotes_in_a_label_are_text(db, writer, request_of, noon, number):
     assert _submit(writer, decode(request.SerializeToString(), noon)) == [None]
     with db.read() as conn:
         assert conn.scalars(select(spans.c.deployment)).all() == [label] * number
+
+
+def test_others_get_their_turn_while_the_writer_has_much_to_do(db, writer, request_of, noon):
+    request = decode(request_of({}).SerializeToString(), noon)
+    [row] = request.rows
+    request.rows = [(row[0] + n, *row[1:]) for n in range(100_000)]
+    stored, turns = threading.Event(), []
+
+    def ledger() -> None:
+        while not stored.is_set():
+            with db.write():
+                turns.append(time.monotonic())
+
+    other = threading.Thread(target=ledger)
+    other.start()
+    try:
+        assert _submit(writer, request) == [None]
+    finally:
+        stored.set()
+        other.join()
+    # The request takes 25 commits; whoever waits for one of them comes next, or nearly so.
+    assert (_count(db), len(turns) >= 5) == (100_000, True)

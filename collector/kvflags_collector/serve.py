@@ -21,6 +21,7 @@ from kvflags_collector.access import tokens
 from kvflags_collector.app import create_app
 from kvflags_collector.ingest.grpc import GrpcServer
 from kvflags_collector.settings import Settings
+from kvflags_collector.store.connect import shown
 from kvflags_collector.store.database import Database
 from kvflags_collector.times import now_us
 
@@ -77,7 +78,9 @@ class _Server(uvicorn.Server):
             except OperatorError:
                 await self.shutdown(sockets)
                 raise
-        sys.stdout.write(f"kvflags collector ready on {' and '.join(addresses)} (database {self._settings.db})\n")
+        sys.stdout.write(
+            f"kvflags collector ready on {' and '.join(addresses)} (database {shown(self._settings.db)})\n"
+        )
         sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

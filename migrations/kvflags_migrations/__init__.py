@@ -13,10 +13,11 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from kvflags.errors import ErrorCode, OperatorError, UsageError
-from kvflags_collector.store.connect import WRITE, engine_for, exclusive, is_new
+from kvflags_collector.store import locks
+from kvflags_collector.store.connect import engine_for, exclusive, is_new, writing
 
 __all__ = ["check", "check_engine", "current", "downgrade", "head", "upgrade", "upgrade_engine"]
 
@@ -27,24 +28,30 @@ def head() -> str:
 
 
 def upgrade(url: str, revision: str = "head") -> str:
-    """Bring the database up to `revision`, creating it if need be; returns where it now is. Refused while served."""
+    """Bring the database up to `revision`, creating it if need be; returns where it now is.
+
+    Refused while an SQLite file is served. Collectors on a PostgreSQL go on: at a revision that is newer than theirs
+    they are not ready any more, and are to be replaced.
+    """
     with exclusive(url), _engine(url) as engine:
         upgrade_engine(engine, revision)
-        return _current(engine) or ""
+        return _found(engine) or ""
 
 
 def downgrade(url: str, revision: str) -> str | None:
-    """Take the database down to `revision` ("base": empty); data of later revisions is lost. Refused while served."""
+    """Take the database down to `revision` ("base": empty); data of later ones is lost. Refused as `upgrade` is."""
     with exclusive(url), _engine(url) as engine:
-        _known(engine)
         _run(engine, command.downgrade, revision)
-        return _current(engine)
+        return _found(engine)
 
 
 def current(url: str) -> str | None:
     """The database's revision, None where it has none. Takes no lock."""
     with _engine(url) as engine:
-        return None if is_new(engine) else _current(engine)
+        if is_new(engine):
+            return None
+        with engine.connect() as conn:
+            return _current(conn)
 
 
 def check(url: str) -> None:
@@ -55,52 +62,55 @@ def check(url: str) -> None:
 
 def upgrade_engine(engine: Engine, revision: str = "head") -> None:
     """As `upgrade`, for a caller that holds the database already."""
-    if not is_new(engine):
-        _known(engine)
+    is_new(engine)  # says what is wrong with an address before anything is made there
     _run(engine, command.upgrade, revision)
 
 
 def check_engine(engine: Engine) -> None:
     """As `check`, for a caller that holds the database already."""
-    found = None if is_new(engine) else _known(engine)
+    found = _found(engine)
     if found != head():
-        raise OperatorError(
-            f"the database is at revision {found or 'none'}, this kvflags needs {head()}",
-            hint="run `kvflags db upgrade`",
-            code=ErrorCode.DATABASE_REVISION,
-        )
+        message = f"the database is at revision {found or 'none'}, this kvflags needs {head()}"
+        raise _refusal(message, "run `kvflags db upgrade`")
 
 
-def _known(engine: Engine) -> str | None:
-    """The revision of a database that holds tables; refuses one that is newer than us, or not ours at all."""
+def _found(engine: Engine) -> str | None:
+    if is_new(engine):
+        return None
     with engine.connect() as conn:
-        ours = engine.dialect.has_table(conn, "alembic_version")
-    found = _current(engine) if ours else None
-    if ours and (found is None or found in _line()):
-        return found
-    raise OperatorError(
-        f"the database is at revision {found}, which this kvflags does not know"
-        if ours
-        else "this database is not ours",
-        hint="install the kvflags that wrote it" if ours else "give --db a new file",
-        code=ErrorCode.DATABASE_REVISION,
-    )
+        return _known(conn)
 
 
-def _current(engine: Engine) -> str | None:
-    with engine.connect() as conn:
-        return MigrationContext.configure(conn).get_current_revision()
+def _known(conn: Connection) -> str | None:
+    """The revision, None for a database without tables; refuses one that is newer than us, or not ours at all."""
+    names = conn.dialect.get_table_names(conn)
+    if names and "alembic_version" not in names:
+        raise _refusal("this database is not ours", "give --db a new one")
+    found = _current(conn) if names else None
+    if found is not None and found not in _line():
+        message = f"the database is at revision {found}, which this kvflags does not know"
+        raise _refusal(message, "install the kvflags that wrote it")
+    return found
+
+
+def _refusal(message: str, hint: str) -> OperatorError:
+    return OperatorError(message, hint=hint, code=ErrorCode.DATABASE_REVISION)
+
+
+def _current(conn: Connection) -> str | None:
+    return MigrationContext.configure(conn).get_current_revision()
 
 
 def _run(engine: Engine, step: Callable[[Config, str], None], revision: str) -> None:
     """One transaction for the whole way: a migration that fails half-way leaves the database as it was."""
     config = _config()
     try:
-        with engine.connect() as conn:
-            conn.execution_options(**{WRITE: True})
-            with conn.begin():
-                config.attributes["connection"] = conn
-                step(config, revision)
+        with writing(engine) as conn:
+            # Two processes that migrate at once: the second waits, looks then, and finds nothing left to do.
+            locks.once(conn, "migrations")
+            _known(conn)
+            config.attributes["connection"] = conn
+            step(config, revision)
     except CommandError as error:
         raise UsageError(f"no way to revision {revision!r}: {error}", hint="see `kvflags db current`") from error
 

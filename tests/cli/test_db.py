@@ -47,8 +47,8 @@ def test_down_and_up_again(kvflags):
         (
             ("upgrade", "--db", "mysql://h/d"),
             "invalid",
-            "no support for mysql in this release",
-            "use --db sqlite:///kvflags.db",
+            "no support for mysql",
+            "use --db sqlite:///kvflags.db, or postgresql://user@host/db",
         ),
         (
             ("downgrade", "0099"),

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real database for every test of the collector, and a whole rollout on one, for what reads it."""
+"""A real database of each kind for every test of the collector, and a whole rollout on one, for what reads it."""
 
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from databases import Databases, OnPostgreSQL, OnSQLite, opened
+from postgres_server import Server, programs
 
 from kvflags_collector.rollout import flags, ledger
 from kvflags_collector.rollout.leases import Timing
@@ -126,29 +125,44 @@ class Scene:
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database at our revision, to be copied: migrating takes longer than most tests."""
-    path = tmp_path_factory.mktemp("migrated") / "kvflags.db"
-    Database(f"sqlite:///{path}", upgrade=True).close()
-    return path
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Databases:
+    return OnSQLite(tmp_path_factory.mktemp("databases"))
+
+
+@pytest.fixture(scope="session")
+def on_postgresql() -> Iterator[Databases]:
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql-15")
+    server = Server()
+    yield OnPostgreSQL(server)
+    server.stop()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def databases(request: pytest.FixtureRequest) -> Databases:
+    """Every test that asks for it, or for `db`, runs on both."""
+    made: Databases = request.getfixturevalue(f"on_{request.param}")
+    return made
 
 
 @pytest.fixture
-def db(tmp_path: Path, migrated: Path) -> Iterator[Database]:
-    shutil.copy(migrated, tmp_path / "kvflags.db")
-    db = Database(f"sqlite:///{tmp_path}/kvflags.db")
-    # Nothing here is about power cuts, and hundreds of tests that each sync the disk hold up everybody.
-    event.listen(db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
-    db.engine.dispose()
+def url(databases: Databases) -> Iterator[str]:
+    """A database at our revision."""
+    made = databases.new()
+    yield made
+    databases.drop(made)
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[Database]:
+    db = opened(url)
     yield db
     db.close()
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    database = Database(f"sqlite:///{tmp_path}/scene.db", upgrade=True)
-    yield Scene(database)
-    database.close()
+def scene(db: Database) -> Scene:
+    return Scene(db)
 
 
 @pytest.fixture

@@ -88,5 +88,8 @@ def needs_the_collector() -> Iterator[None]:
 
 def _show(url: str, as_json: bool) -> tuple[str | None, str]:
     found, head = revisions(url)
-    show("database", {"url": url, "revision": found, "head": head}, as_json=as_json)
+    with needs_the_collector():
+        from kvflags_collector.store.connect import shown
+
+    show("database", {"url": shown(url), "revision": found, "head": head}, as_json=as_json)
     return found, head

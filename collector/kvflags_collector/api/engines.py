@@ -28,7 +28,8 @@ _PATIENCE_S = 1.8
 @router.post("/register")
 def register(body: RegisterBody, ctx: Ctx, received: Received) -> dict[str, Any]:
     """Register a front end; creates or reads the pin of its generation. Idempotent by `registration_id`."""
-    with ctx.db.write(wait_s=received + _PATIENCE_S - time.monotonic()) as conn:
+    whose, wait_s = body.deployment or body.registration_id, received + _PATIENCE_S - time.monotonic()
+    with ctx.db.write(deployment=whose, wait_s=wait_s) as conn:
         now = ctx.clock()
         answer = ledger.register(conn, body.message(), now, ctx.timing)
         late = time.monotonic() > received + _IN_TIME_S
@@ -42,7 +43,9 @@ def register(body: RegisterBody, ctx: Ctx, received: Received) -> dict[str, Any]
 @router.post("/{registration_id}/heartbeat")
 def heartbeat(registration_id: str, body: HeartbeatBody, ctx: Ctx) -> dict[str, Any]:
     """Renew an engine's lease and take in what it knows by now. 404: register again, saying what is running."""
-    with ctx.db.write() as conn:
+    with ctx.db.read() as conn:
+        whose = ledger.whose(conn, registration_id)
+    with ctx.db.write(deployment=whose) as conn:
         return ledger.heartbeat(conn, registration_id, body.message(), ctx.clock(), ctx.timing)
 
 

@@ -25,6 +25,6 @@ def readyz(ctx: Ctx) -> dict[str, str]:
     if not ctx.alive():
         raise Unavailable("a background thread has ended", hint="restart the collector; its log says why")
     ctx.db.check_revision()
-    with ctx.db.write(wait_s=1.0):
+    with ctx.db.append(wait_s=1.0):
         pass
     return {"status": "ok"}

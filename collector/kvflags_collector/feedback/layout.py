@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, func, select
+from sqlalchemy import Connection, Integer, RowMapping, cast, func, select
 
 from kvflags.features import Feature
 from kvflags.flags import Facts, refusals
@@ -91,7 +91,7 @@ def _all_true(values: Iterable[bool | None]) -> bool | None:
 def _told_by_spans(conn: Connection, asked: Sequence[Generation], now_us: int) -> dict[tuple[str, str], bool]:
     c = spans.c
     query = (
-        select(c.deployment, c.generation, func.min(c.effective))
+        select(c.deployment, c.generation, func.min(cast(c.effective, Integer)))
         .where(c.start_ns >= now_us * 1000 - _RECENT_NS, c.name == SPAN_NAME, c.effective.is_not(None))
         .where(c.deployment.in_({one.deployment for one in asked}))
         .group_by(c.deployment, c.generation)

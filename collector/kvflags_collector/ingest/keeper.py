@@ -124,7 +124,7 @@ class Keeper:
     def _store(self, items: list[Keepable]) -> None:
         if not items:
             return
-        with self._db.write() as conn:
+        with self._db.append() as conn:
             kept = [item.store(conn) for item in items]
         for item, refused in zip(items, kept, strict=True):
             item.rejected.update(refused)

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError
 
 from kvflags_collector.ingest.decode import Decoded, Mismatch
 from kvflags_collector.ingest.limits import Refused
@@ -43,7 +43,7 @@ _FORGET_EVERY_US = 60 * 10**6
 OnMismatch = Callable[[Connection, str, str, int, str, str, int], None]
 Ticket = tuple[Decoded, "asyncio.Future[None]"]
 # What the request itself is to blame for: it would fail for ever, so its client must not try again.
-_BAD_DATA = (DataError, IntegrityError, InterfaceError, OverflowError, ProgrammingError)
+_BAD_DATA = (DataError, IntegrityError, InterfaceError, OverflowError)
 
 
 class Writer:
@@ -159,7 +159,7 @@ class Writer:
             self._commit(last)
 
     def _commit(self, requests: list[Decoded]) -> None:
-        with self._db.write() as conn:
+        with self._db.append() as conn:
             seen = known(conn, {request.digest for request in requests})
             fresh = {request.digest: request for request in requests if request.digest not in seen}
             stored = list(fresh.values())
@@ -172,15 +172,16 @@ class Writer:
 
     def _tell(self, mismatches: set[Mismatch]) -> None:
         # The spans are stored, and heartbeats show the same mixed generation: a failure here is nobody's.
-        with _logged("could not note a failed handshake"), self._db.write() as conn:
+        with _logged("could not note a failed handshake"):
             for mismatch in sorted(mismatches):
-                self._on_mismatch(conn, *mismatch, self._clock() // 1000)
+                with self._db.write(deployment=mismatch.deployment) as conn:
+                    self._on_mismatch(conn, *mismatch, self._clock() // 1000)
 
     def _forget(self) -> None:
         now_us = self._clock() // 1000
         if now_us >= self._forget_us:
             self._forget_us = now_us + _FORGET_EVERY_US
-            with _logged("could not forget old requests"), self._db.write() as conn:
+            with _logged("could not forget old requests"), self._db.append() as conn:
                 forget(conn, now_us)
 
 

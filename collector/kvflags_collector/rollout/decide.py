@@ -12,6 +12,7 @@ from kvflags.errors import ErrorCode, NotFound
 from kvflags.flags import Flag
 from kvflags_collector.rollout import flags, pins, standing
 from kvflags_collector.rollout.pins import Pin
+from kvflags_collector.store import locks
 from kvflags_collector.store.control_tables import collector_keys, deployments
 from kvflags_collector.times import SECOND
 
@@ -90,7 +91,11 @@ def _expiry(pin: Pin, now: int) -> int:
 
 def _key(conn: Connection, now: int) -> bytes:
     """The collector's private key, made when first needed. Callers that may be the first hold a write transaction."""
-    key = conn.scalar(select(collector_keys.c.private_key).order_by(collector_keys.c.id).limit(1))
+    stored = select(collector_keys.c.private_key).order_by(collector_keys.c.id).limit(1)
+    key = conn.scalar(stored)
+    if key is None:
+        locks.once(conn, "collector_keys")
+        key = conn.scalar(stored)
     if key is None:
         key = tokens.new_key()
         conn.execute(collector_keys.insert().values(private_key=key, created_us=now))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, and_, func, select, update
 
+from kvflags_collector.store import locks
 from kvflags_collector.store.control_tables import collectors, engines, registrations
 from kvflags_collector.times import SECOND
 
@@ -95,7 +96,10 @@ def bridge(conn: Connection, timing: Timing, now: int) -> bool:
     the outage plus one lease, so that nothing is decided anew because of it.
     """
     alive = conn.scalar(select(func.max(collectors.c.alive_us)))
-    _note_alive(conn, alive, now)
+    if alive is not None and now - alive < SECOND:
+        # Once a second is enough to tell an outage of 90 s from none, and spares a page write per request.
+        return False
+    alive = _note_alive(conn, now)
     if alive is None or now - alive < timing.outage_us:
         return False
     until = now + timing.running_us
@@ -105,12 +109,15 @@ def bridge(conn: Connection, timing: Timing, now: int) -> bool:
     return True
 
 
-def _note_alive(conn: Connection, alive: int | None, now: int) -> None:
-    # Once a second is enough to tell an outage of 90 s from none, and spares a page write per request.
+def _note_alive(conn: Connection, now: int) -> int | None:
+    """Note it, once others have: of those who come at the same time only the first sees the outage's end."""
+    locks.once(conn, "collectors")
+    alive: int | None = conn.scalar(select(func.max(collectors.c.alive_us)))
     if alive is None:
         conn.execute(collectors.insert().values(id=_SELF, alive_us=now))
     elif now - alive >= SECOND:
         conn.execute(update(collectors).values(alive_us=now))
+    return alive
 
 
 def head_count(conn: Connection, now: int, deployment: str | None = None) -> dict[tuple[str | None, str], int]:

@@ -21,7 +21,7 @@ from kvflags_collector.rollout.standing import standing, unsafe
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import rfc3339
 
-__all__ = ["heartbeat", "register", "turned_on"]
+__all__ = ["heartbeat", "register", "turned_on", "whose"]
 
 # Safe mode: that many predecessors in a row died without a clean stop. Two can be an eviction and its retry.
 _DEATHS = 3
@@ -47,6 +47,12 @@ def register(conn: Connection, body: Mapping[str, Any], now: int, timing: Timing
         "heartbeat_s": timing.heartbeat_s,
         "server_time": rfc3339(now),
     }
+
+
+def whose(conn: Connection, registration_id: str) -> str:
+    """The deployment of a registration, which it keeps; the registration itself where it names or is none."""
+    t = tables.registrations
+    return conn.scalar(select(t.c.deployment).where(t.c.id == registration_id)) or registration_id
 
 
 def turned_on(conn: Connection, registration_id: str, now: int) -> bool:

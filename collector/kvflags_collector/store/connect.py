@@ -1,119 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a database URL to an engine that keeps our promises. The only module that knows SQLite's pragmas and locks."""
+"""From a database URL to the engine and the locks of its kind. What differs between the kinds is in their modules."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
-from kvflags.errors import ErrorCode, OperatorError, UsageError
+from kvflags.errors import OperatorError, UsageError
+from kvflags_collector.store import postgresql, sqlite
 
-__all__ = ["WRITE", "engine_for", "exclusive", "is_new"]
+__all__ = ["engine_for", "exclusive", "is_new", "reading", "shown", "writing"]
 
-# An execution option: a connection that carries it begins with the write lock taken, see `_begin`.
-WRITE = "kvflags_write"
-
-# auto_vacuum first: SQLite heeds it only while the file is empty, and retention gives pages back with it later.
-# WAL lets pages and reports read while the writer commits. FULL syncs the log on every commit: what was acknowledged
-# survives a power cut (NORMAL would lose the last commits). 10 s of busy_timeout outlasts a checkpoint by `sqlite3` or
-# a backup that somebody runs beside us; our own writers wait on a lock of the process instead.
-_PRAGMAS = (
-    "PRAGMA auto_vacuum = INCREMENTAL",
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA busy_timeout = 10000",
-    "PRAGMA foreign_keys = ON",
-)
+_SQLITE = frozenset({"sqlite", "sqlite+pysqlite"})
+_POSTGRESQL = frozenset({"postgresql", "postgresql+psycopg"})
 
 
 def engine_for(url: str) -> Engine:
     """An engine for this URL; opens nothing yet. UsageError for a URL that is not one of ours."""
     parsed = _parsed(url)
     # 16 readers: as many pages and reports at once as two cores can serve; more wait for a connection, not for a lock.
-    engine = create_engine(parsed, pool_size=16, max_overflow=16, json_serializer=_compact, json_deserializer=_plain)
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _begin)
+    kind = sqlite if parsed.drivername in _SQLITE else postgresql
+    engine: Engine = kind.engine_for(
+        parsed, pool_size=16, max_overflow=16, json_serializer=_compact, json_deserializer=_plain
+    )
     return engine
 
 
-@contextmanager
-def exclusive(url: str) -> Iterator[None]:
-    """Hold the database for this process: a second one is refused with OperatorError, at once.
-
-    The lock is on a file beside the database. On the database itself it would do harm: POSIX drops a process's locks on
-    a file as soon as any descriptor of that file is closed, and SQLite relies on those.
-    """
-    path = f"{_parsed(url).database}.lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot open {path}: {error.strerror}", hint="give --db a folder you can write to"
-        ) from error
-    try:
-        _lock(descriptor, url)
-        yield
-    finally:
-        os.close(descriptor)
+def exclusive(url: str) -> AbstractContextManager[None]:
+    """Hold an SQLite database for this process; OperatorError where another one does. PostgreSQL is for many."""
+    parsed = _parsed(url)
+    return sqlite.exclusive(parsed) if parsed.drivername in _SQLITE else nullcontext()
 
 
 def is_new(engine: Engine) -> bool:
-    """Whether there is no database yet, or one without tables; OperatorError for any other file. Creates nothing."""
-    if not os.path.exists(engine.url.database or ""):
+    """Whether there is no database yet, or one without tables; OperatorError where neither can be told."""
+    if engine.dialect.name == "sqlite" and not sqlite.exists(engine):
         return True
     try:
         with engine.connect() as conn:
             return not engine.dialect.get_table_names(conn)
     except DatabaseError as error:
-        raise OperatorError(f"cannot open the database: {error.orig}", hint="check the path given to --db") from error
+        raise OperatorError(
+            f"cannot open the database: {str(error.orig).strip()}", hint="check the address given to --db"
+        ) from error
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees one state of the database throughout."""
+    with engine.connect() as conn:
+        if engine.dialect.name == "postgresql":
+            conn.execution_options(**postgresql.SNAPSHOT)
+        with conn.begin():
+            yield conn
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes: on SQLite it holds the write lock from the start, on PostgreSQL see `locks`."""
+    with engine.connect() as conn:
+        conn.execution_options(**{sqlite.WRITE: True})
+        with conn.begin():
+            yield conn
+
+
+def shown(url: str) -> str:
+    """The URL without its password, as people and logs may see it."""
+    return _parsed(url).render_as_string(hide_password=True)
 
 
 def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise UsageError(f"{url!r} is not a database URL", hint="for example --db sqlite:///kvflags.db") from error
-    if parsed.drivername not in {"sqlite", "sqlite+pysqlite"}:
-        raise UsageError(f"no support for {parsed.drivername} in this release", hint="use --db sqlite:///kvflags.db")
+        # What was given is not shown: it may be a URL with a slip and a password.
+        raise UsageError(
+            f"{url!r} is not a database URL" if "@" not in url else "this is not a database URL",
+            hint="for example --db sqlite:///kvflags.db",
+        ) from error
+    if parsed.drivername in _POSTGRESQL:
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in _SQLITE:
+        raise UsageError(
+            f"no support for {parsed.drivername}", hint="use --db sqlite:///kvflags.db, or postgresql://user@host/db"
+        )
     if not parsed.database or parsed.database == ":memory:":
         raise UsageError("the database must be a file", hint="for example --db sqlite:///kvflags.db")
     return parsed
-
-
-def _lock(descriptor: int, url: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise OperatorError(
-            f"another kvflags process holds {url}",
-            hint="stop it, or give this one its own --db",
-            code=ErrorCode.DATABASE_BUSY,
-        ) from error
 
 
 def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _plain(text: str) -> object:
+def _plain(text: str | bytes) -> object:
     # What most roll-ups say of errors; parsing it would take a sixth of a report's time.
-    return {} if text == "{}" else json.loads(text)
-
-
-def _on_connect(connection: sqlite3.Connection, _: object) -> None:
-    # The driver's own transaction handling begins too late and never IMMEDIATE; `_begin` replaces it.
-    connection.isolation_level = None
-    for pragma in _PRAGMAS:
-        connection.execute(pragma)
-
-
-def _begin(conn: Connection) -> None:
-    # A deferred transaction that reads and then writes fails at once when another wrote meanwhile; IMMEDIATE waits.
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get(WRITE) else "BEGIN")
+    return {} if text in {"{}", b"{}"} else json.loads(text)

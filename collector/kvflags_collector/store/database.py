@@ -12,17 +12,19 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from kvflags.errors import ErrorCode, Unavailable
-from kvflags_collector.store.connect import WRITE, engine_for, exclusive
+from kvflags_collector.store import locks
+from kvflags_collector.store.connect import engine_for, exclusive, reading, writing
 from kvflags_migrations import check_engine, upgrade_engine
 
 __all__ = ["Database"]
 
 
 class Database:
-    """Read and write transactions on one database, held by this process until `close`.
+    """Read and write transactions on one database, until `close`.
 
-    Any thread may use it, the event loop's never: both kinds of transaction block. Reads see the last commit and wait
-    for nobody. Writes are one at a time; who waits does so in the process, where it can be bounded.
+    Any thread may use it, the event loop's never: every transaction blocks. Reads see the last commit and wait for
+    nobody. An SQLite file is held by this process, and its writes are one at a time: who waits does so in the process,
+    where it can be bounded. A PostgreSQL is shared with other collectors; who waits for whom is told in `locks`.
     """
 
     def __init__(self, url: str, *, upgrade: bool = False) -> None:
@@ -32,7 +34,7 @@ class Database:
         """
         self.url = url
         self.engine = engine_for(url)
-        self._turn = threading.Lock()
+        self._turn = threading.Lock() if self.engine.dialect.name == "sqlite" else None
         with ExitStack() as stack:
             stack.enter_context(exclusive(url))
             stack.callback(self.engine.dispose)
@@ -49,25 +51,44 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database throughout."""
         _refuse_on_event_loop()
-        with _as_unavailable(), self.engine.connect() as conn, conn.begin():
+        with _as_unavailable(), reading(self.engine) as conn:
             yield conn
 
     @contextmanager
-    def write(self, wait_s: float = 10.0) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its first statement; an exception rolls it back.
+    def write(self, *, deployment: str | None = None, wait_s: float = 10.0) -> Iterator[Connection]:
+        """A transaction that writes to the ledger: about one deployment if named, else about any; rolled back on error.
+
+        Unavailable (`database_busy`) when it is not our turn within `wait_s`.
+        """
+        with self.append(wait_s=wait_s) as conn:
+            if deployment is None:
+                locks.alone(conn)
+            else:
+                locks.for_deployment(conn, deployment)
+            yield conn
+
+    @contextmanager
+    def append(self, *, wait_s: float = 10.0) -> Iterator[Connection]:
+        """A transaction that writes telemetry, and the ledger not at all: spans, minutes, roll-ups.
 
         Unavailable (`database_busy`) when it is not our turn within `wait_s`.
         """
         _refuse_on_event_loop()
-        if not self._turn.acquire(timeout=max(wait_s, 0.0)):
+        with self._in_turn(wait_s), _as_unavailable(), writing(self.engine) as conn:
+            locks.patiently(conn, wait_s)
+            yield conn
+
+    @contextmanager
+    def _in_turn(self, wait_s: float) -> Iterator[None]:
+        if self._turn is None:
+            yield
+        elif self._turn.acquire(timeout=max(wait_s, 0.0)):
+            try:
+                yield
+            finally:
+                self._turn.release()
+        else:
             raise Unavailable("the database is busy", hint="try again in a moment", code=ErrorCode.DATABASE_BUSY)
-        try:
-            with _as_unavailable(), self.engine.connect() as conn:
-                conn.execution_options(**{WRITE: True})
-                with conn.begin():
-                    yield conn
-        finally:
-            self._turn.release()
 
     def close(self) -> None:
         """Give the database up; safe to repeat."""

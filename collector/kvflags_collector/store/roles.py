@@ -49,6 +49,10 @@ class Role(StrEnum):
     MAINTAINER = "maintainer"
 
 
+# The others write telemetry only, and must not hold up a registration.
+_KEEP_THE_LEDGER = frozenset({Role.JUDGE, Role.RAMPER})
+
+
 class Superseded(KvflagsError):
     """Another collector has the role by now: nothing was written."""
 
@@ -70,7 +74,7 @@ class Term:
         Superseded: the role changed hands. It is raised before anything is written, and cannot change hands afterwards:
         the row of the lease stays locked until the commit.
         """
-        with self.db.write() as conn:
+        with self.db.write() if self.role in _KEEP_THE_LEDGER else self.db.append() as conn:
             mine = (leases.c.role == self.role, leases.c.fence == self.fence)
             renewed = conn.execute(update(leases).where(*mine).values(expires_us=self.clock() + LEASE_US))
             if not renewed.rowcount:
@@ -93,7 +97,7 @@ def take(db: Database, role: Role, holder: str, clock: Callable[[], int]) -> Ter
         held = conn.execute(select(leases.c.holder, leases.c.expires_us).where(leases.c.role == role)).first()
     if held and held.expires_us > now and held.holder != holder:
         return None
-    with db.write() as conn:
+    with db.append() as conn:
         asked = {"role": role.value, "holder": holder, "until": now + LEASE_US, "now": now}
         fence = conn.execute(_TAKE, asked).scalar()
     return None if fence is None else Term(db, role, holder, fence, clock)
@@ -101,6 +105,6 @@ def take(db: Database, role: Role, holder: str, clock: Callable[[], int]) -> Ter
 
 def release(term: Term) -> None:
     """Leave the role to whoever asks next; nothing happens where another has it already."""
-    with term.db.write() as conn:
+    with term.db.append() as conn:
         mine = (leases.c.role == term.role, leases.c.fence == term.fence)
         conn.execute(update(leases).where(*mine).values(expires_us=0))

@@ -47,7 +47,7 @@ def roll(db: Database, now_us: int, *, seconds: float = inf, write: Write | None
         for part in parts:
             if time.monotonic() >= deadline:
                 return False
-            _renew(db, write or db.write, part, now_us)
+            _renew(db, write or db.append, part, now_us)
     return True
 
 

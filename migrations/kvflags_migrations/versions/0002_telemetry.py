@@ -42,7 +42,10 @@ def upgrade() -> None:
         *_columns(sa.BigInteger(), "received_us"),
         sa.PrimaryKeyConstraint("start_ns", "trace_id", "span_id", name="pk_spans"),
         sqlite_with_rowid=False,
+        postgresql_partition_by="RANGE (start_ns)",
     )
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index("ix_spans_start_ns", "spans", ["start_ns"], postgresql_using="brin")
     op.create_index(
         "ix_spans_ranks",
         "spans",

@@ -83,13 +83,6 @@ def request_of() -> Callable[..., ExportTraceServiceRequest]:
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path}/kvflags.db", upgrade=True)
-    yield database
-    database.close()
-
-
-@pytest.fixture
 def mismatches() -> list[Any]:
     """What the writer told of failed handshakes."""
     return []

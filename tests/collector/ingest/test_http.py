@@ -13,6 +13,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from databases import stalled
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -206,7 +207,7 @@ def test_a_stalled_writer_refuses_before_the_body(serve, db, request_of):
     client = serve(Limits(stall_s=0.2))
     address = (client.base_url.host, client.base_url.port)
     with ThreadPoolExecutor() as pool:
-        with db.write():
+        with stalled(db):
             waiting = pool.submit(
                 client.post, "/v1/traces", content=request_of({}).SerializeToString(), headers=PROTOBUF
             )

@@ -63,7 +63,8 @@ def test_a_request_that_cannot_be_stored_costs_itself_only(db, writer, request_o
         return decode(request_of({"span_id": bytes([number]) * 8}).SerializeToString(), noon)
 
     bad = request(2)
-    bad.rows[0] = (None, *bad.rows[0][1:])
+    end = bad.names.index("end_ns")
+    bad.rows[0] = (*bad.rows[0][:end], None, *bad.rows[0][end + 1 :])
     first, second, third = _submit(writer, request(1), bad, request(3))
     assert (first, third, _count(db)) == (None, None, 2)
     assert isinstance(second, Refused)

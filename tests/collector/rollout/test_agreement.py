@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
+from databases import Databases, opened
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,8 +18,9 @@ from hypothesis.stateful import (
     multiple,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
-from sqlalchemy import event, select
+from sqlalchemy import select
 
 from kvflags.errors import NotFound
 from kvflags_collector.rollout import alarms, ledger
@@ -33,7 +32,6 @@ from kvflags_collector.rollout.pins import open_pins
 from kvflags_collector.rollout.steer import declare, opt, reopen
 from kvflags_collector.rollout.tick import tick
 from kvflags_collector.store.control_tables import flags, opts
-from kvflags_collector.store.database import Database
 from kvflags_collector.times import SECOND
 
 KEY = "cross-layer-blocks"
@@ -64,31 +62,18 @@ class Agreement(RuleBasedStateMachine):
     """Two deployments with two generations each; engines come, go, lose contact and return."""
 
     engines = Bundle("engines")
-    template: Path | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, databases: Databases) -> None:
         super().__init__()
-        self.folder = tempfile.mkdtemp()
-        path = f"{self.folder}/kvflags.db"
-        self.db = self.opened(path)
-        # What is shown here is no matter of fsync, which would take half of the time.
-        event.listen(self.db.engine, "connect", lambda conn, _: conn.execute("PRAGMA synchronous = OFF"))
-        self.db.engine.dispose()
+        self.databases, self.url = databases, databases.new()
+        self.db = opened(self.url)
         self.now, self.timing = 1_800_000_000 * SECOND, Timing()
         self.living: list[Engine] = []
         self.count = 0
 
-    @classmethod
-    def opened(cls, path: str) -> Database:
-        if cls.template is None:
-            cls.template = Path(tempfile.mkdtemp()) / "template.db"
-            Database(f"sqlite:///{cls.template}", upgrade=True).close()
-        shutil.copy(cls.template, path)
-        return Database(f"sqlite:///{path}")
-
     def teardown(self) -> None:
         self.db.close()
-        shutil.rmtree(self.folder)
+        self.databases.drop(self.url)
 
     @initialize(target=engines)
     def begin(self) -> MultipleResults[Engine]:
@@ -242,12 +227,15 @@ class Agreement(RuleBasedStateMachine):
             tick(conn, self.now, self.timing)
 
 
-TestAgreement = Agreement.TestCase
-TestAgreement.settings = settings(
-    max_examples=12,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    # Shrinking would take minutes, and 25 steps are short enough to read.
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
+def test_agreement(databases: Databases) -> None:
+    run_state_machine_as_test(
+        lambda: Agreement(databases),
+        settings=settings(
+            max_examples=12,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            # Shrinking would take minutes, and 25 steps are short enough to read.
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        ),
+    )

@@ -16,15 +16,9 @@ from kvflags_collector.store.database import Database
 
 
 @pytest.fixture
-def url(tmp_path):
+def file(tmp_path):
+    """The URL of a file that is not there yet."""
     return f"sqlite:///{tmp_path}/kvflags.db"
-
-
-@pytest.fixture
-def db(url):
-    db = Database(url, upgrade=True)
-    yield db
-    db.close()
 
 
 def note(conn, name):
@@ -53,7 +47,8 @@ def test_an_exception_rolls_everything_back(db):
     assert names(db) == []
 
 
-def test_the_pragmas_hold_on_every_connection(db):
+def test_the_pragmas_hold_on_every_connection(file):
+    db = Database(file, upgrade=True)
     with db.read() as conn:
         found = {
             pragma: conn.exec_driver_sql(f"PRAGMA {pragma}").scalar()
@@ -67,6 +62,7 @@ def test_the_pragmas_hold_on_every_connection(db):
         "foreign_keys": 1,
         "auto_vacuum": 2,
     }
+    db.close()
 
 
 def test_a_read_sees_one_state_throughout(db):
@@ -123,13 +119,15 @@ def test_the_event_loop_never_blocks_on_it(db, kind):
         asyncio.run(misuse())
 
 
-def test_a_second_process_is_refused_at_once(db, url):
+def test_a_second_process_on_a_file_is_refused_at_once(file):
+    db = Database(file, upgrade=True)
     again = "import sys; from kvflags_collector.store.database import Database; Database(sys.argv[1], upgrade=True)"
     began = time.monotonic()
-    second = subprocess.run([sys.executable, "-c", again, url], capture_output=True, text=True, check=False)
+    second = subprocess.run([sys.executable, "-c", again, file], capture_output=True, text=True, check=False)
     assert time.monotonic() - began < 20
-    assert f"OperatorError: another kvflags process holds {url}" in second.stderr
+    assert f"OperatorError: another kvflags process holds {file}" in second.stderr
     assert names(db) == []
+    db.close()
 
 
 def test_one_that_was_closed_can_be_opened_again(db, url):
@@ -138,10 +136,10 @@ def test_one_that_was_closed_can_be_opened_again(db, url):
     Database(url).close()
 
 
-def test_one_whose_opening_failed_is_not_held(url):
+def test_one_whose_opening_failed_is_not_held(file):
     with pytest.raises(OperatorError):
-        Database(url)
-    Database(url, upgrade=True).close()
+        Database(file)
+    Database(file, upgrade=True).close()
 
 
 @pytest.mark.parametrize(
@@ -150,13 +148,15 @@ def test_one_whose_opening_failed_is_not_held(url):
         ("kvflags.db", "is not a database URL"),
         ("sqlite://", "must be a file"),
         ("sqlite:///:memory:", "must be a file"),
-        ("mysql://host/db", "no support for mysql"),
+        ("mysql://ann:secret@host/db", "no support for mysql"),
+        ("ann:secret@host/db", "this is not a database URL"),
     ],
 )
 def test_a_url_that_is_not_ours_is_explained(given, says):
     with pytest.raises(UsageError, match=says) as error:
         Database(given)
-    assert error.value.hint.endswith("sqlite:///kvflags.db")
+    assert "sqlite:///kvflags.db" in error.value.hint
+    assert "secret" not in error.value.message
 
 
 def test_a_folder_that_is_not_there(tmp_path):
@@ -164,9 +164,9 @@ def test_a_folder_that_is_not_there(tmp_path):
         Database(f"sqlite:///{tmp_path}/nowhere/kvflags.db", upgrade=True)
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path, url):
+def test_a_file_that_is_no_database_is_left_alone(tmp_path, file):
     (tmp_path / "kvflags.db").write_text("a letter to my aunt, long enough to be looked at" * 20)
     before = (tmp_path / "kvflags.db").read_bytes()
     with pytest.raises(OperatorError, match="not a database"):
-        Database(url, upgrade=True)
+        Database(file, upgrade=True)
     assert (tmp_path / "kvflags.db").read_bytes() == before

@@ -9,7 +9,6 @@ from fastapi import APIRouter
 from sqlalchemy import Connection
 
 from kvflags.errors import UsageError
-from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once
 from kvflags_collector.api.schemas import Aim, Apply, Change, FlagFile
 from kvflags_collector.rollout import flags, spec
@@ -52,12 +51,6 @@ def archive(key: str, body: Change, once: Once) -> dict[str, Any]:
     """Put an ended flag away; its feature is free for another."""
     who: dict[str, Any] = {"author": body.author, "reason": body.reason, "revision": body.revision or once.if_match}
     return once(lambda conn, now: flags.shown(conn, spec.archive(conn, key, **who, now=now).key))
-
-
-@router.get("/schema", include_in_schema=False)
-def schema(_: Ctx) -> dict[str, Any]:
-    """The JSON Schema of a flag's file."""
-    return FlagFile.model_json_schema()
 
 
 def _said(file: FlagFile) -> dict[str, Any]:

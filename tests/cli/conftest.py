@@ -158,6 +158,8 @@ _REPORT: dict[str, Any] = {
         "why": ["1 treated deployment, 4 are needed.", "No deployment was observed for 7 days."],
         "next": "Raise the count: kvflags rollout set cross-layer-blocks --count 4",
     },
+    "outcomes": [],
+    "strata": [],
     "arms": [
         {
             "arm": "treatment",

@@ -141,3 +141,35 @@ def test_piped_rows_are_whole(long_names, capsys):
 def test_every_verdict_has_an_icon_and_a_word(report_document, state, shown):
     document = report_document(verdict={"state": state, "reason": "r", "why": [], "next": "n"})
     assert _drawn(document, 80).splitlines()[0] == f"{shown}  r"
+
+
+def _effect(outcome, change, low, high, limit, standing):
+    return {"outcome": outcome, "change": change, "low": low, "high": high, "limit": limit, "standing": standing}
+
+
+EFFECTS = [
+    _effect("time_to_first_token", -0.19, -0.27, -0.1, "<+0%", "met"),
+    _effect("failed_transfers", -0.1, -0.5, 0.8, "<x3", "met"),
+    _effect("inter_token_latency", 0.012, -0.009, None, "<+3%", "open"),
+    _effect("kv_blocks", None, None, None, ">-1%", "met"),
+]
+STRATA = [
+    {"name": "FLASH_ATTN, H100", "treated": 27, "control": 29, "ready": True, "outcomes": EFFECTS[:1]},
+    {"name": "FLASHINFER, H100", "treated": 3, "control": 4, "ready": False, "outcomes": []},
+]
+
+
+def test_effects_with_intervals_and_limits(report_document, capsys):
+    show("report", report_document(outcomes=EFFECTS, strata=STRATA), as_json=False)
+    part = capsys.readouterr().out.partition("\nOUTCOMES\n")[2].partition("\nARMS\n")[0]
+    assert [line.split() for line in part.splitlines() if line] == [
+        ["OUTCOME", "CHANGE", "INTERVAL", "LIMIT", "STANDING"],
+        ["time", "to", "first", "token", "-19.0%", "-27.0%", "to", "-10.0%", "<+0%", "met"],
+        ["failed", "transfers", "x0.9", "x0.5", "to", "x1.8", "<x3", "met"],
+        ["inter", "token", "latency", "+1.2%", "-0.9%", "to", "unbounded", "<+3%", "open"],
+        ["kv", "blocks", "-", "-", ">-1%", "met"],
+        ["STRATA", "(time", "to", "first", "token)"],
+        ["STRATUM", "TREATED", "CONTROL", "CHANGE", "INTERVAL", "READY"],
+        ["FLASH_ATTN,", "H100", "27", "29", "-19.0%", "-27.0%", "to", "-10.0%", "yes"],
+        ["FLASHINFER,", "H100", "3", "4", "-", "-", "no"],
+    ]

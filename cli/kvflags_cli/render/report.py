@@ -12,6 +12,7 @@ from rich.text import Text
 from kvflags_cli.render.flags import target
 from kvflags_cli.render.numbers import ABSENT, count, moment, percent
 from kvflags_cli.render.report_arms import arms
+from kvflags_cli.render.report_effects import outcomes, strata
 from kvflags_cli.render.report_fleet import alarms, layouts, notes, transfers
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import verdict
@@ -27,6 +28,8 @@ def report(document: Json) -> Iterator[RenderableType]:
     yield heading("FLAG")
     yield _flag(document)
     for words, part in (
+        ("OUTCOMES", outcomes(document["outcomes"])),
+        ("STRATA (time to first token)", strata(document["strata"])),
         ("ARMS", arms(document["arms"])),
         ("TRANSFERS BY DEPLOYMENT", transfers(document["deployments"])),
         ("LAYOUT BY DEPLOYMENT", layouts(document["deployments"])),

@@ -60,7 +60,7 @@ class Limit:
         ratio = 2.718281828459045**self.worst
         if ratio >= 1.2:
             return f"<x{ratio:g}" if ratio < 3 else f"<x{ratio:.0f}"
-        return f"{'<' if self.worst >= 0 else '>'}{ratio - 1:+.0%}"
+        return f"{'<' if self.worst >= 0 else '>'}{ratio - 1:+.0%}" if self.worst else "<0%"
 
 
 PRIMARY = Outcome.TIME_TO_FIRST_TOKEN

@@ -116,7 +116,7 @@ def _with_stat_logger(
 
     if not wanted(vllm_config):
         return None
-    if not bound.arguments["log_stats"]:
+    if not bound.arguments.get("log_stats", True):
         _log.info("kvflags: statistics are switched off (--disable-log-stats), so no outcomes are sent")
         return None
     from vllm.v1.metrics.loggers import AggregateStatLoggerBase  # noqa: PLC0415 (loaded by now)

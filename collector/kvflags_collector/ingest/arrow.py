@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from kvflags_collector.ingest.wire import Ints
 
@@ -61,14 +61,15 @@ def sizes(column: Array) -> Ints:
     return np.diff(_offsets(column))
 
 
-def values(column: Array, kind: type[np.generic]) -> NDArray[Any]:
+def values(column: Array, kind: DTypeLike) -> NDArray[Any]:
     """Numbers as they are; what stands where there is none is not said."""
     return np.frombuffer(column.buffers()[1] or b"", kind, len(column))
 
 
 def ints(column: Array) -> Ints:
     """Numbers of any width as int64."""
-    return values(column, column.type.to_pandas_dtype()).astype(np.int64)
+    # Arrow and numpy call them alike. to_pandas_dtype() would look for pandas at every call, which takes 0.2 ms.
+    return values(column, np.dtype(str(column.type))).astype(np.int64)
 
 
 def bits(column: Array, buffer: int) -> NDArray[np.bool_]:

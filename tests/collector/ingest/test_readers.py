@@ -96,6 +96,7 @@ requests = st.builds(
 def _with(monkeypatch: pytest.MonkeyPatch, reader: Any, body: bytes) -> Decoded | str:
     """What a body gives when only one reader is there."""
     monkeypatch.setattr(reading, "_NATIVE", reader)
+    monkeypatch.setattr(reading, "_SMALL", 0)
     try:
         return decode(body, NOON)
     except Refused as refusal:

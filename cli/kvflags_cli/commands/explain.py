@@ -60,11 +60,11 @@ def explain(  # noqa: PLR0917 (Typer's way to declare a command)
     With --engine-args: whether the gate would let such an engine be treated. What is not known is a no.
     """
     if engine_args is not None:
-        if key or deployment or vllm is None:
+        if key is not None or deployment is not None or vllm is None:
             raise UsageError("--engine-args goes with --vllm, and without KEY and --deployment", hint=_HINT)
         show("engine", _engine(engine_args, vllm, assume or []), as_json=as_json)
         return
-    if not key or not deployment or vllm or assume:
+    if key is None or deployment is None or vllm or assume:
         raise UsageError("give KEY and --deployment, or --engine-args and --vllm", hint=_HINT)
     name = identity(deployment, "--deployment")
     with connect(collector) as client:

@@ -37,7 +37,7 @@ check: setup ## Style, types, import contracts
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/imports.log 2>&1 || { cat .cache/imports.log; exit 1; }
 
-unit: setup ## Tests without engines (about a minute)
+unit: setup ## Tests without engines (about 12 minutes)
 	@echo "==> unit tests"
 	@$(BIN)/python -m pytest -m "not engine" -q
 

@@ -24,6 +24,7 @@ from kvflags_collector.judge.freeze import Judge
 from kvflags_collector.rollout.tick import Ticker
 from kvflags_collector.settings import Settings
 from kvflags_collector.store.database import Database
+from kvflags_collector.store.retention import Maintainer
 from kvflags_collector.store.rollups import Roller
 from kvflags_collector.times import now_us
 from kvflags_collector.web import pages
@@ -46,7 +47,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     roller = Roller(db, clock=clock)
     ticker = Ticker(db, settings.timing, clock)
     keyring = Keyring(db, required=settings.tokens_required, clock=clock)
-    judge = Judge(db, clock=clock)
+    judge, maintainer = Judge(db, clock=clock), Maintainer(db, settings.retention, clock=clock)
 
     def alive() -> bool:
         return ticker.alive and writer.alive and keeper.alive
@@ -56,7 +57,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
-            for worker in (ticker, roller, judge, keyring, keeper, writer):
+            for worker in (ticker, roller, judge, maintainer, keyring, keeper, writer):
                 await stack.enter_async_context(_running(worker))
             yield
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from kvflags.errors import UsageError
 from kvflags_collector.logs import FORMATS, LEVELS
 from kvflags_collector.rollout.leases import Timing
+from kvflags_collector.store.retention import LEAST, Retention
 
 __all__ = ["DEFAULT_DB", "Settings", "database_url", "grpc_port", "is_loopback"]
 
@@ -24,6 +25,8 @@ class Settings:
     require_tokens: ask for tokens on loopback too, for a collector behind a proxy.
 
     drain_s: for how long what is being answered may go on after SIGTERM; a second signal ends it at once.
+
+    retention: how long raw spans, minutes and hours are kept.
 
     UsageError for values out of range, and for an address beyond loopback without TLS or `insecure_bind`: whoever is on
     the way would read the tokens, and change the rollout with one.
@@ -42,6 +45,7 @@ class Settings:
     drain_s: float = 5.0
     log_format: str = "text"
     log_level: str = "warning"
+    retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -57,6 +61,7 @@ class Settings:
         if not 0 <= self.drain_s <= 300:
             raise UsageError("draining takes 0 to 300 seconds", hint="the default is --drain 5")
         self._check_logging()
+        self._check_retention()
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError(
                 "TLS needs a certificate and its key", hint="give both --tls-cert and --tls-key, or neither"
@@ -72,6 +77,14 @@ class Settings:
             raise UsageError(f"no log format {self.log_format!r}", hint=f"--log-format takes {' or '.join(FORMATS)}")
         if self.log_level not in LEVELS:
             raise UsageError(f"no log level {self.log_level!r}", hint=f"--log-level takes {', '.join(LEVELS)}")
+
+    def _check_retention(self) -> None:
+        for name in asdict(LEAST):
+            if getattr(self.retention, name) < getattr(LEAST, name):
+                raise UsageError(
+                    f"--keep-{name} takes {getattr(LEAST, name)} days at least",
+                    hint="spans come up to 7 days late, and events are judged on the weeks around them",
+                )
 
     @property
     def tokens_required(self) -> bool:

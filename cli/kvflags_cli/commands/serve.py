@@ -19,6 +19,8 @@ from kvflags_cli.settings import DEFAULT_DB
 
 __all__ = ["EXAMPLE", "serve"]
 
+_DAY_S = 86_400
+
 EXAMPLE = example("kvflags serve", "kvflags serve --db sqlite:////var/lib/kvflags/kvflags.db --port 4318")
 
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address to listen on.")]
@@ -51,6 +53,14 @@ Drain = Annotated[
     str,
     typer.Option("--drain", metavar="TIME", help="How long what is being answered may go on after SIGTERM."),
 ]
+KeepRaw = Annotated[str, typer.Option("--keep-raw", metavar="TIME", help="How long spans are kept; 9d at least.")]
+KeepMinutes = Annotated[
+    str, typer.Option("--keep-minutes", metavar="TIME", help="How long roll-ups by the minute and events are kept.")
+]
+KeepHours = Annotated[
+    str,
+    typer.Option("--keep-hours", metavar="TIME", help="How long those by the hour are kept; 90d at least. Days stay."),
+]
 LogFormat = Annotated[str, typer.Option("--log-format", metavar="text|json", help="How the log is written, to stderr.")]
 LogLevel = Annotated[
     str, typer.Option("--log-level", metavar="LEVEL", help="debug, info (each refusal too), warning or error.")
@@ -77,6 +87,9 @@ def serve(
     insecure_bind: Insecure = False,
     require_tokens: RequireTokens = False,
     drain: Drain = "5s",
+    keep_raw: KeepRaw = "15d",
+    keep_minutes: KeepMinutes = "90d",
+    keep_hours: KeepHours = "730d",
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
     as_json: AsJson = False,
@@ -89,6 +102,7 @@ def serve(
         from kvflags_collector.serve import serve as run
         from kvflags_collector.settings import Settings
         from kvflags_collector.settings import grpc_port as resolved
+        from kvflags_collector.store.retention import Retention
     settings = Settings(
         db=db,
         host=host,
@@ -101,6 +115,11 @@ def serve(
         insecure_bind=insecure_bind,
         require_tokens=require_tokens,
         drain_s=duration(drain, "--drain"),
+        retention=Retention(
+            raw=duration(keep_raw, "--keep-raw") / _DAY_S,
+            minutes=duration(keep_minutes, "--keep-minutes") / _DAY_S,
+            hours=duration(keep_hours, "--keep-hours") / _DAY_S,
+        ),
         log_format=log_format,
         log_level=log_level,
     )

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,16 @@ _IN_FLIGHT = 8
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port nobody listens on now, out of those that no system hands to outgoing connections (from 32768 on).
+
+    An engine binds it many seconds later, and one of those was taken by then once in some hundred starts.
+    """
+    while True:
+        # Not by `random`: who seeds it anew would be given the port of an engine that has yet to bind it.
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass

@@ -32,7 +32,7 @@ _IN_FLIGHT = 8
 def free_port() -> int:
     """A port nobody listens on now, out of those that no system hands to outgoing connections (from 32768 on).
 
-    An engine binds it many seconds later, and one of those was taken by then once in some hundred starts.
+    An engine binds it many seconds later, and has found one of those taken by then.
     """
     while True:
         # Not by `random`: who seeds it anew would be given the port of an engine that has yet to bind it.

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that stores requests: all that have queued up in one commit, each answered after it.
+
+A commit costs an fsync, so those that came meanwhile share the next one. `submit` is called on the server's event loop;
+everything else runs in the thread, which also takes the database's write lock, so that the loop never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from kvflags.errors import Unavailable
+from kvflags_collector.ingest.limits import Refused
+
+__all__ = ["GroupCommit"]
+
+Item = TypeVar("Item")
+
+log = logging.getLogger(__name__)
+
+
+class GroupCommit(ABC, Generic[Item]):
+    """One thread and its queue; started and closed with the server. `most`: a group ends once it is of that size."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._most = most
+        self._queue: SimpleQueue[tuple[Item, asyncio.Future[None]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"kvflags-{name}", daemon=True)
+        # Held for an append only: nothing is queued behind the end mark, where nobody would answer it.
+        self._gate = threading.Lock()
+        self._closed = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Store what is queued, then stop. Blocks until that is done; later submissions are refused."""
+        with self._gate:
+            self._closed = True
+            self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are taken; `/readyz` asks."""
+        return self._thread.is_alive() and not self._closed
+
+    async def submit(self, item: Item) -> None:
+        """Returns once it is committed.
+
+        Raises:
+            Refused: 503 where it could not be stored now, 400 where it never can.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._gate:
+            if not self.alive:
+                raise Refused(503, "the collector is stopping: try again")
+            self._queue.put((item, done))
+        await done
+
+    @abstractmethod
+    def _store(self, items: list[Item]) -> None:
+        """Write and commit; safe to repeat."""
+
+    @abstractmethod
+    def _refusal(self, error: Exception) -> Refused:
+        """What requests are told that failed: one on its own, or all of a group for which there was no database."""
+
+    def _size(self, _: Item) -> int:
+        """How much an item adds to its group."""
+        return 1
+
+    def _stored(self, items: list[Item]) -> None:
+        """After the answers to a group that was committed. Must not raise."""
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            group, ended = self._next_group()
+            if group:
+                self._settle(group)
+
+    def _next_group(self) -> tuple[list[tuple[Item, asyncio.Future[None]]], bool]:
+        """What is queued, up to the size of a group, at least one; and whether the end mark came."""
+        group: list[tuple[Item, asyncio.Future[None]]] = []
+        ticket, size = self._queue.get(), 0
+        while ticket is not None:
+            group.append(ticket)
+            size += self._size(ticket[0])
+            if size >= self._most:
+                return group, False
+            try:
+                ticket = self._queue.get_nowait()
+            except Empty:
+                return group, False
+        return group, True
+
+    def _settle(self, group: list[tuple[Item, asyncio.Future[None]]]) -> None:
+        """Store and answer. A group that fails is tried again one by one: a bad request costs itself only."""
+        items = [item for item, _ in group]
+        problem = None
+        try:
+            self._store(items)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread must outlive it
+            # A database that cannot answer was waited for already: one by one each would wait as long again.
+            if len(group) > 1 and not isinstance(error, Unavailable):
+                for ticket in group:
+                    self._settle([ticket])
+                return
+            problem = self._refusal(error)
+        for _, done in group:
+            done.get_loop().call_soon_threadsafe(_answer, done, problem)
+        if not problem:
+            self._stored(items)
+
+
+def _answer(done: asyncio.Future[None], problem: Refused | None) -> None:
+    """On the loop. The request may have been cancelled meanwhile, with its client gone."""
+    if done.done():
+        return
+    if problem:
+        done.set_exception(problem)
+    else:
+        done.set_result(None)

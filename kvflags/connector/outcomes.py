@@ -47,7 +47,7 @@ def wanted(vllm_config: VllmConfig, environ: Mapping[str, str] = os.environ) -> 
 def stat_logger(base: type) -> type:
     """Our subclass of vLLM's AggregateStatLoggerBase: one instance for all engines of a front end, so one thread."""
 
-    class OutcomesStatLogger(base):  # type: ignore[misc]
+    class OutcomesStatLogger(base):  # type: ignore[misc] # vLLM's own class, known when it runs
         """Calls `Outcomes`, and never fails."""
 
         def __init__(self, vllm_config: VllmConfig, engine_indexes: Sequence[int]) -> None:

@@ -112,7 +112,7 @@ def _with_stat_logger(
     vllm_config: VllmConfig = bound.arguments["vllm_config"]
     if getattr(vllm_config, "kv_transfer_config", None) is None:
         return None
-    from kvflags.connector.outcomes import stat_logger, wanted  # noqa: PLC0415
+    from kvflags.connector.outcomes import stat_logger, wanted  # noqa: PLC0415 (vLLM is loaded by now)
 
     if not wanted(vllm_config):
         return None

@@ -68,7 +68,7 @@ class Reporter:
     def _run(self) -> None:
         _prepare()
         # Engines that were started together should not report together.
-        while not self._stop.wait(self._interval_s * random.uniform(0.9, 1.0)):  # noqa: S311
+        while not self._stop.wait(self._interval_s * random.uniform(0.9, 1.0)):  # noqa: S311 (no secret)
             self._pass()
         self._pass()
         if self._wire is not None:
@@ -93,7 +93,7 @@ class Reporter:
 
     def _sent(self, body: bytes) -> bool:
         """Whether it is done with, either way. A body is sent again unchanged, so that it is known as the same."""
-        from kvflags.telemetry.wire import Outcome, Wire  # noqa: PLC0415
+        from kvflags.telemetry.wire import Outcome, Wire  # noqa: PLC0415 (see _prepare)
 
         if self._wire is None:
             self._wire = Wire(*self._address, self._environ, "metrics")
@@ -114,8 +114,8 @@ class Reporter:
 def _prepare() -> None:
     """Not left to the first export, which may be the last: a shutdown is too short for 0.2 s of importing."""
     import kvflags.telemetry.metrics  # noqa: PLC0415 (not on the front end's thread)
-    import kvflags.telemetry.wire  # noqa: F401, PLC0415
-    from kvflags.telemetry.resource import operators  # noqa: PLC0415
+    import kvflags.telemetry.wire  # noqa: F401, PLC0415 (as above)
+    from kvflags.telemetry.resource import operators  # noqa: PLC0415 (as above)
 
     operators()
 

@@ -52,7 +52,7 @@ class Server:
     def execute(self, statement: str) -> None:
         """Outside of any transaction, in the database that is always there."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statement)  # type: ignore[call-overload] - psycopg wants literals
 
     def start(self) -> None:
         """Returns once it answers, with whatever a crash left recovered."""

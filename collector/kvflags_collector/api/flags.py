@@ -97,7 +97,7 @@ def plan_ramp(key: str, body: RampPlan, once: Once) -> dict[str, Any]:
         Step(flags.target(one.percent, one.count), one.hold_s, one.sample, one.approval) for one in body.steps
     )
 
-    def change(conn: Connection, key: str, **more: Any) -> Flag:  # noqa: ANN401
+    def change(conn: Connection, key: str, **more: Any) -> Flag:  # noqa: ANN401 - author, reason, revision, time
         flag = flags.get(conn, key)
         size = sum(one.eligible and one.complete for one in assign.fleet(conn, flag, more["now"]))
         steps = given or ramp.default_steps(size, body.hold_s)
@@ -158,6 +158,6 @@ def _change(body: Change, once: Once) -> dict[str, Any]:
     return {"author": body.author, "reason": body.reason, "revision": body.revision or once.if_match}
 
 
-def _changed(once: Once, key: str, change: Callable[..., Flag], *args: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def _changed(once: Once, key: str, change: Callable[..., Flag], *args: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the change
     """Make one change of a flag, and show what came of it."""
     return once(lambda conn, now: flags.shown(conn, change(conn, key, *args, **more, now=now).key))

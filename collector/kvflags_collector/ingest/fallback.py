@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.residue import ATTRIBUTES, EVENTS, clean

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: ignore[import-untyped]
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from kvflags_collector.ingest.limits import Refused
 
@@ -32,7 +33,7 @@ _IDS = frozenset({"trace_id", "span_id", "parent_span_id", "profile_id"})
 Convert = Callable[[Any, int], Any]
 
 
-def from_json(body: bytes, message: Any) -> bytes:  # noqa: ANN401 - a generated class
+def from_json(body: bytes, message: type[Message]) -> bytes:
     """`body` as the protobuf encoding of `message`, a class of an Export...ServiceRequest.
 
     Raises:

@@ -52,11 +52,13 @@ class GroupCommit(ABC, Generic[Item]):
         return self._thread.is_alive() and not self._closed
 
     async def submit(self, item: Item) -> None:
-        """Returns once it is committed.
+        """Returns once it is committed; at once where there is nothing to store.
 
         Raises:
             Refused: 503 where it could not be stored now, 400 where it never can.
         """
+        if not self._size(item):
+            return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._gate:
             if not self.alive:
@@ -72,9 +74,9 @@ class GroupCommit(ABC, Generic[Item]):
     def _refusal(self, error: Exception) -> Refused:
         """What requests are told that failed: one on its own, or all of a group for which there was no database."""
 
-    def _size(self, _: Item) -> int:
-        """How much an item adds to its group."""
-        return 1
+    @abstractmethod
+    def _size(self, item: Item) -> int:
+        """How much it adds to its group; 0 for nothing to store."""
 
     def _stored(self, items: list[Item]) -> None:
         """After the answers to a group that was committed. Must not raise."""

@@ -7,9 +7,9 @@ Every refusal carries a `google.rpc.Status`, in the encoding of the request, as 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -45,7 +45,7 @@ def _endpoint(receiver: Receiver, signal: Signal) -> Callable[[Request], Awaitab
     return export
 
 
-async def _receive(receiver: Receiver, signal: Signal, request: Request) -> Any:  # noqa: ANN401 - a generated class
+async def _receive(receiver: Receiver, signal: Signal, request: Request) -> Message:
     zipped = _check_headers(request, signal)
     receiver.admit()
     declared = request.headers.get("content-length", "")
@@ -79,7 +79,7 @@ def refuse(request: Request, refusal: Refused) -> Response:
     return _encoded(request, status_of(refusal, wait_s), refusal.status, headers)
 
 
-def _encoded(request: Request, message: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:  # noqa: ANN401
+def _encoded(request: Request, message: Message, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """In the encoding of the request; protobuf where that was neither."""
     if _is_json(request):
         return Response(MessageToJson(message, indent=None), status, headers, _JSON)

@@ -44,10 +44,8 @@ class Keeper(GroupCommit[Keepable]):
         super().__init__("keeper", _GROUP)
         self._db = db
 
-    async def submit(self, item: Keepable) -> None:
-        """As of any other; at once where there is nothing to store."""
-        if item:
-            await super().submit(item)
+    def _size(self, item: Keepable) -> int:
+        return int(bool(item))
 
     def _store(self, items: list[Keepable]) -> None:
         with self._db.append() as conn:

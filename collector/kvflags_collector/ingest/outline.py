@@ -7,8 +7,8 @@ client have 64 MiB become 13 GB.
 
 from __future__ import annotations
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from kvflags_collector.ingest.limits import MIB, Refused
 from kvflags_collector.ingest.schema import OUTLINE

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from google.protobuf.message import Message
+
 from kvflags_collector.ingest import events, outcomes
 from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.from_json import from_json
@@ -37,7 +39,7 @@ class _Taken(Protocol):
 class _Way:
     """decode(body, now in ns) runs in a decoder's thread; store(decoded) returns once it is committed."""
 
-    decode: Callable[[bytes, int], Any]
+    decode: Callable[[bytes, int], _Taken]
     store: Callable[[Any], Awaitable[None]]
 
 
@@ -52,7 +54,7 @@ class Receiver:
         self.instruments = Instruments()
         self._clock = clock
         self._ways = {
-            TRACES.name: _Way(decode, _if_any(writer)),
+            TRACES.name: _Way(decode, writer.submit),
             METRICS.name: _Way(outcomes.decode, keeper.submit),
             LOGS.name: _Way(events.decode, keeper.submit),
         }
@@ -73,7 +75,7 @@ class Receiver:
         if oldest is not None and time.monotonic() - oldest > self.limits.stall_s:
             raise Refused(503, "the collector cannot store anything at present: try again")
 
-    async def take(self, signal: Signal, body: bytes, held: Held, *, zipped: bool, as_json: bool = False) -> Any:  # noqa: ANN401
+    async def take(self, signal: Signal, body: bytes, held: Held, *, zipped: bool, as_json: bool = False) -> Message:
         """The response to a body, which `held` counts already; returned after the commit.
 
         Raises:
@@ -102,14 +104,6 @@ class Receiver:
         spans = len(decoded.rows) if isinstance(decoded, Decoded) else 0
         self.instruments.acknowledged(signal.name, spans, decoded.rejected, time.monotonic() - began)
 
-    def _decode(self, signal: Signal, way: _Way, body: bytes, zipped: bool, as_json: bool) -> Any:  # noqa: ANN401
+    def _decode(self, signal: Signal, way: _Way, body: bytes, zipped: bool, as_json: bool) -> _Taken:
         plain = inflate(body, self.limits) if zipped else body
         return way.decode(from_json(plain, signal.request) if as_json else plain, self._clock())
-
-
-def _if_any(writer: Writer) -> Callable[[Decoded], Awaitable[None]]:
-    async def store(decoded: Decoded) -> None:
-        if decoded.rows:
-            await writer.submit(decoded)
-
-    return store

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import random
 
-from google.protobuf.duration_pb2 import Duration  # type: ignore[import-untyped]
-from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
-from google.rpc.error_details_pb2 import BadRequest, RetryInfo  # type: ignore[import-untyped]
-from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.code_pb2 import Code
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from google.rpc.status_pb2 import Status
 
 from kvflags_collector.ingest.limits import Refused
 

@@ -8,13 +8,13 @@ request. Field numbers are those of trace.proto, common.proto and trace_service.
 
 from __future__ import annotations
 
-from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]
-from google.protobuf.descriptor_pb2 import (  # type: ignore[import-untyped]
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
 )
-from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
+from google.protobuf.descriptor_pool import DescriptorPool
 
 __all__ = ["KEY_VALUE", "OUTLINE", "REQUEST"]
 

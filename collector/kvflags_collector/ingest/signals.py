@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
+from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -30,8 +30,8 @@ class Signal:
     name: str
     items: str
     rejected: str
-    request: Any
-    response: Any
+    request: type[Message]
+    response: type[Message]
 
     @property
     def path(self) -> str:
@@ -44,7 +44,7 @@ class Signal:
         [service] = self.request.DESCRIPTOR.file.services_by_name.values()
         return f"/{service.full_name}/Export"
 
-    def answer(self, rejected: Counter[str]) -> Any:  # noqa: ANN401 - one of three generated classes
+    def answer(self, rejected: Counter[str]) -> Message:
         """The response. `partial_success` stays unset where everything was taken: clients read it as a warning."""
         answer = self.response()
         if rejected:

@@ -32,7 +32,7 @@ def remember(conn: Connection, digests: Iterable[bytes], received_us: int) -> No
     if not rows:
         return
     sign = "?" if conn.dialect.name == "sqlite" else "%s"
-    statement = f"INSERT INTO ingest_batches (digest, received_us) VALUES ({sign}, {sign}) ON CONFLICT DO NOTHING"  # noqa: S608
+    statement = f"INSERT INTO ingest_batches (digest, received_us) VALUES ({sign}, {sign}) ON CONFLICT DO NOTHING"  # noqa: S608 - a sign
     conn.exec_driver_sql(statement, rows)
 
 

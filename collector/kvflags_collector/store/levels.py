@@ -134,7 +134,7 @@ def _mark(conn: Connection, level: Level, start_us: int, deployments: Sequence[s
     table, time = level.dirty.name, level.time
     due_us = max(start_us + level.length_us, now_us) + _SETTLES_US
     statement = text(
-        f"INSERT INTO {table} ({time}, deployment, mark, due_us) VALUES (:start, :deployment, :mark, :due)"  # noqa: S608
+        f"INSERT INTO {table} ({time}, deployment, mark, due_us) VALUES (:start, :deployment, :mark, :due)"  # noqa: S608 - our own names
         f" ON CONFLICT ({time}, deployment) DO UPDATE SET mark = excluded.mark"
     )
     mark = new_mark()

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
+from kvflags_collector.store.connect import engine_for
 from kvflags_collector.store.database import Database
+from kvflags_collector.store.rollup_tables import dirty_minutes, rollups_minute
 from kvflags_collector.store.telemetry_tables import spans
 
 _SPANS = 20
@@ -134,5 +136,20 @@ def stored(url) -> Callable[[], list[bytes]]:
             found = list(conn.scalars(select(spans.c.span_id)))
         db.close()
         return found
+
+    return read
+
+
+@pytest.fixture
+def rolled_up(url) -> Callable[[], tuple[int, int]]:
+    """(transfers in the roll-ups, minutes that wait to be rolled up); reads beside a running collector."""
+
+    def read() -> tuple[int, int]:
+        engine = engine_for(url)
+        with engine.connect() as conn:
+            counted = conn.scalar(select(func.coalesce(func.sum(rollups_minute.c.seen), 0))) or 0
+            waiting = conn.scalar(select(func.count()).select_from(dirty_minutes)) or 0
+        engine.dispose()
+        return counted, waiting
 
     return read

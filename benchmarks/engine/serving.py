@@ -2,12 +2,13 @@
 """What serving costs with kvflags against without: step times, throughput, memory. Real engines, one run, in turns.
 
 Three pairs of engines: two plain (`KVFLAGS_DISABLED=1`), one with kvflags, its exporter and heartbeats running against
-a real collector. The second plain pair shows what two equal pairs differ by here: a ratio inside its interval is noise.
-All are given the same requests in alternating rounds, one request at a time, so that the time between two tokens is one
-step of the decode engine. The pairs that are not measured are stopped (SIGSTOP) meanwhile: NIXL's progress thread polls
-without a pause, and pairs that share two cores measure each other. Intervals are a bootstrap over rounds.
+a real collector, and in turns of its own against one that is silent, answers 500, or is not there. The second plain
+pair shows what two equal pairs differ by here: a ratio inside its interval is noise. All are given the same requests in
+alternating rounds, one request at a time, so that the time between two tokens is one step of the decode engine. Pairs
+that are not measured are stopped (SIGSTOP) meanwhile: NIXL's progress thread polls without a pause, and pairs that
+share two cores measure each other. Intervals are a bootstrap over rounds.
 
-    python benchmarks/engine/serving.py [ROUNDS]        # 8 rounds of 6 requests each: about 8 minutes on two cores
+    python benchmarks/engine/serving.py [ROUNDS]        # 6 rounds of 6 turns of 6 requests: 15 minutes on two cores
 """
 
 import os
@@ -21,6 +22,10 @@ from pathlib import Path
 
 import psutil
 
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
+
+from link import Link, State
+
 from kvflags_cli.demo.model import make_model
 from kvflags_cli.demo.pair import Pair, free_port
 from kvflags_cli.demo.service import Service
@@ -28,6 +33,12 @@ from kvflags_cli.demo.traffic import prompts
 
 FLAG = "bench"
 REQUESTS, TOKENS, RESAMPLES = 6, 32, 2_000
+SHOWN = {
+    "again": "without, a second pair",
+    "cut": "kvflags, cut off",
+    "silent": "kvflags, silent",
+    "broken": "kvflags, 500",
+}
 
 
 def main(rounds: int) -> None:
@@ -37,45 +48,49 @@ def main(rounds: int) -> None:
         with service.client() as client:
             body = {"key": FLAG, "feature": "cross_layer_blocks", "author": "bench", "reason": "decide and observe"}
             client.post("flags", body=body)
-        model = make_model(place)
-        pairs = {
-            "plain": Pair("bench/engine/plain", "r1", model, place, environ={"KVFLAGS_DISABLED": "1"}),
-            "again": Pair("bench/engine/again", "r1", model, place, environ={"KVFLAGS_DISABLED": "1"}),
-            "kvflags": Pair("bench/engine/kvflags", "r1", model, place, environ=_taking_part(service)),
-        }
+        link = Link(service.url)
+        pairs = _pairs(place, link)
         started = []
         try:
             for pair in pairs.values():
                 started.append(pair.start())
                 pair.wait_ready()
                 _signal(pair, signal.SIGSTOP)
-            measured = _measure(pairs, rounds)
+            measured = _measure(pairs, link, rounds)
             memory = {name: _memory(pair) for name, pair in pairs.items()}
-            _check_observed(service, (rounds + 1) * REQUESTS)
+            link.state = State.UP
+            _signal(pairs["kvflags"], signal.SIGCONT)
+            _check_observed(service, (rounds + 1) * REQUESTS * len(State))
             _report(measured, memory)
         finally:
             for pair in started:
                 _signal(pair, signal.SIGCONT)
                 pair.stop()
+            link.close()
             service.stop()
 
 
-def _taking_part(service):
-    return {"KVFLAGS_COLLECTOR_URL": service.url, "KVFLAGS_ISOLATION": "recreate"}
+def _pairs(place, link):
+    model = make_model(place)
+    plain, ours = {"KVFLAGS_DISABLED": "1"}, {"KVFLAGS_COLLECTOR_URL": link.url, "KVFLAGS_ISOLATION": "recreate"}
+    environs = {"plain": plain, "again": plain, "kvflags": ours}
+    return {name: Pair(f"bench/engine/{name}", "r1", model, place, environ=one) for name, one in environs.items()}
 
 
-def _measure(pairs, rounds):
-    """Per pair and round: (requests a second, gaps between tokens in seconds). The first round is warm-up."""
-    measured = {name: [] for name in pairs}
+def _measure(pairs, link, rounds):
+    """Per kind of turn and round: (requests a second, gaps between tokens in seconds). The first round is warm-up."""
+    turns = [("plain", "plain", State.UP), ("again", "again", State.UP)]
+    turns += [("kvflags" if state is State.UP else state.name.lower(), "kvflags", state) for state in State]
+    measured = {name: [] for name, _, _ in turns}
     for number in range(rounds + 1):
-        # Each pair is the first of its round equally often.
-        order = [*pairs][number % len(pairs) :] + [*pairs][: number % len(pairs)]
-        for name in order:
-            _signal(pairs[name], signal.SIGCONT)
-            turn = _turn(pairs[name], prompts(f"{name}-{number}", REQUESTS, seed=number, longest=200))
+        # Each kind is the first of its round equally often.
+        first = number % len(turns)
+        for name, pair, link.state in turns[first:] + turns[:first]:
+            _signal(pairs[pair], signal.SIGCONT)
+            turn = _turn(pairs[pair], prompts(f"{name}-{number}", REQUESTS, seed=number, longest=200))
             # Time for what is queued to be sent: it belongs to the pair's own turn.
             time.sleep(1)
-            _signal(pairs[name], signal.SIGSTOP)
+            _signal(pairs[pair], signal.SIGSTOP)
             if number:
                 measured[name].append(turn)
         print(f"round {number} of {rounds}", file=sys.stderr)
@@ -96,12 +111,16 @@ def _signal(pair, number):
 
 
 def _check_observed(service, transfers):
-    """The comparison means nothing unless kvflags was at work: every transfer of its pair is at the collector."""
+    """The comparison means nothing unless kvflags was at work: every transfer of its pair gets to the collector."""
+    end = time.monotonic() + 180
     with service.client() as client:
-        rows = client.get("flags", FLAG, "report")["deployments"]
-    # A row for each epoch: an engine that was stopped for longer than its lease has registered again.
-    seen = sum(row["transfers"] for row in rows)
-    assert seen == transfers, rows
+        while True:
+            rows = client.get("flags", FLAG, "report")["deployments"]
+            # A row for each epoch: an engine that was stopped for longer than its lease has registered again.
+            if sum(row["transfers"] for row in rows) == transfers:
+                return
+            assert time.monotonic() < end, rows
+            time.sleep(1)
 
 
 def _memory(pair):
@@ -117,13 +136,13 @@ def _report(measured, memory):
         "time between tokens, median (ms)": lambda rounds: 1000 * statistics.median(_gaps(rounds)),
         "time between tokens, p99 (ms)": lambda rounds: 1000 * statistics.quantiles(_gaps(rounds), n=100)[98],
     }
-    print(f"{'':34} {'plain':>9} {'kvflags':>9}   kvflags / plain       plain / plain (noise)")
     for name, figure in figures.items():
-        plain, ours = figure(measured["plain"]), figure(measured["kvflags"])
-        ratios = "  ".join(_ratio(figure, measured["plain"], measured[other]) for other in ("kvflags", "again"))
-        print(f"{name:34} {plain:9.2f} {ours:9.2f}   {ratios}")
+        print(f"{name}: {figure(measured['plain']):.2f} without kvflags")
+        for other in list(measured)[1:]:
+            ratio = _ratio(figure, measured["plain"], measured[other])
+            print(f"    {SHOWN.get(other, other):24} {figure(measured[other]):9.2f}   {ratio}")
     (plain, count), (ours, _) = memory["plain"], memory["kvflags"]
-    print(f"{'own memory of all processes (MiB)':34} {plain:9.0f} {ours:9.0f}   {ours / plain:.3f}")
+    print(f"own memory of all processes (MiB): {plain:.0f} without, {ours:.0f} with kvflags   {ours / plain:.3f}")
     print(f"memory added to each of {count} processes: {(ours - plain) / count:.1f} MiB")
 
 
@@ -144,4 +163,4 @@ def _ratio(figure, base, other):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 6)

@@ -17,6 +17,7 @@ import httpx
 import pytest
 import uvicorn
 
+from kvflags_cli.demo import pair as demo
 from kvflags_cli.run import run
 from kvflags_collector.app import create_app
 from kvflags_collector.settings import Settings
@@ -135,10 +136,8 @@ def fleet(tmp_path, monkeypatch):
 
 @pytest.fixture
 def free_port():
-    """A port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on."""
+    return demo.free_port()
 
 
 _REPORT: dict[str, Any] = {

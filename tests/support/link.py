@@ -9,6 +9,8 @@ import threading
 from enum import Enum
 from urllib.parse import urlsplit
 
+from kvflags_cli.demo.pair import free_port
+
 __all__ = ["Link", "State"]
 
 
@@ -28,8 +30,8 @@ class Link:
         self._target = (urlsplit(target).hostname or "", urlsplit(target).port or 0)
         self._state = state
         self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._port = self._listener.getsockname()[1]
+        self._port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", self._port))
         self.url = f"http://127.0.0.1:{self._port}"
         if state is State.CUT:
             self._listener.close()

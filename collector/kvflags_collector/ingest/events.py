@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from sqlalchemy import Connection
 
 from kvflags.telemetry.attributes import Name
 from kvflags.telemetry.events import EventName
 from kvflags_collector.ingest.identity import Identity, identity
-from kvflags_collector.ingest.limits import Refused, timely
+from kvflags_collector.ingest.limits import timely
 from kvflags_collector.ingest.residue import everything
+from kvflags_collector.ingest.signals import LOGS
 from kvflags_collector.store.events import insert_events
 
 __all__ = ["Events", "decode"]
@@ -61,12 +60,8 @@ def decode(body: bytes, now_ns: int) -> Events:
     Raises:
         Refused: 400, where the body is no such message.
     """
-    try:
-        request = ExportLogsServiceRequest.FromString(body)
-    except DecodeError as problem:
-        raise Refused(400, f"the body is not an ExportLogsServiceRequest: {problem}") from None
     events = Events(size=len(body))
-    for entry in request.resource_logs:
+    for entry in LOGS.parse(body).resource_logs:
         who = identity(entry.resource.attributes)
         for record in (record for scope in entry.scope_logs for record in scope.log_records):
             _record(record, who, now_ns, events)

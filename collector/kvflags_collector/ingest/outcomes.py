@@ -10,14 +10,13 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
 from sqlalchemy import Connection
 
 from kvflags.telemetry.instruments import INSTRUMENTS
 from kvflags_collector.ingest.identity import Identity, identity
-from kvflags_collector.ingest.limits import Refused, timely
+from kvflags_collector.ingest.limits import timely
+from kvflags_collector.ingest.signals import METRICS
 from kvflags_collector.store.histogram import SCALE, Histogram
 from kvflags_collector.store.outcomes import Point, merge
 
@@ -62,12 +61,8 @@ def decode(body: bytes, now_ns: int) -> Outcomes:
     Raises:
         Refused: 400, where the body is no such message.
     """
-    try:
-        request = ExportMetricsServiceRequest.FromString(body)
-    except DecodeError as problem:
-        raise Refused(400, f"the body is not an ExportMetricsServiceRequest: {problem}") from None
     outcomes = Outcomes(size=len(body), received_us=now_ns // 1000)
-    for entry in request.resource_metrics:
+    for entry in METRICS.parse(body).resource_metrics:
         who = identity(entry.resource.attributes)
         for metric in (metric for scope in entry.scope_metrics for metric in scope.metrics):
             _metric(metric, who, now_ns, outcomes)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -16,6 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from kvflags_collector.ingest.limits import Refused
 
 __all__ = ["LOGS", "METRICS", "SIGNALS", "TRACES", "Signal"]
 
@@ -43,6 +45,18 @@ class Signal:
         """What is called over gRPC."""
         [service] = self.request.DESCRIPTOR.file.services_by_name.values()
         return f"/{service.full_name}/Export"
+
+    def parse(self, body: bytes) -> Message:
+        """The request in a body of protobuf.
+
+        Raises:
+            Refused: 400, where it is no such message.
+        """
+        try:
+            return self.request.FromString(body)
+        except DecodeError as problem:
+            name = self.request.DESCRIPTOR.name
+            raise Refused(400, f"the body is not an {name}: {problem}") from None
 
     def answer(self, rejected: Counter[str]) -> Message:
         """The response. `partial_success` stays unset where everything was taken: clients read it as a warning."""

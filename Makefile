@@ -46,7 +46,7 @@ engine: setup ## Tests on real vLLM engines with real NIXL transfers (about 20 m
 	@$(BIN)/python -m pytest -m engine -v tests/engine
 
 soak: setup ## The long tests: a million broken requests (an hour); KVFLAGS_SOAK_REQUESTS and KVFLAGS_SOAK_SEED change that
-	@KVFLAGS_SOAK_REQUESTS=$${KVFLAGS_SOAK_REQUESTS:-1000000} $(BIN)/python -m pytest -q tests/collector/ingest/test_fuzz.py tests/collector/ingest/test_readers.py
+	@KVFLAGS_SOAK_REQUESTS=$${KVFLAGS_SOAK_REQUESTS:-1000000} $(BIN)/python -m pytest -q tests/collector/ingest/test_fuzz.py tests/collector/ingest/spans/test_readers.py
 	@KVFLAGS_SOAK_KILLS=$${KVFLAGS_SOAK_KILLS:-50} $(BIN)/python -m pytest -q tests/collector/crash
 
 wheel: setup ## Build the wheel into dist/

@@ -31,12 +31,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from starlette.applications import Starlette
 
 from kvflags.telemetry.attributes import ATTRIBUTES, Name
-from kvflags_collector.ingest import fallback
-from kvflags_collector.ingest.decode import decode
 from kvflags_collector.ingest.http import routes
 from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Limits, inflate
 from kvflags_collector.ingest.receiver import Receiver
+from kvflags_collector.ingest.spans import fallback
+from kvflags_collector.ingest.spans.decode import decode
 from kvflags_collector.ingest.writer import Writer
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollups import roll

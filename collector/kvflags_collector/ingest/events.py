@@ -16,8 +16,8 @@ from kvflags.telemetry.attributes import Name
 from kvflags.telemetry.events import EventName
 from kvflags_collector.ingest.identity import Identity, identity
 from kvflags_collector.ingest.limits import timely
-from kvflags_collector.ingest.residue import everything
 from kvflags_collector.ingest.signals import LOGS
+from kvflags_collector.ingest.spans.residue import everything
 from kvflags_collector.store.events import insert_events
 
 __all__ = ["Events", "decode"]

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 from google.protobuf.message import Message
 
 from kvflags_collector.ingest import events, outcomes
-from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.from_json import from_json
 from kvflags_collector.ingest.instruments import Instruments
 from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.limits import Budget, Held, Limits, Refused, inflate
 from kvflags_collector.ingest.signals import LOGS, METRICS, TRACES, Signal
+from kvflags_collector.ingest.spans.decode import Decoded, decode
 from kvflags_collector.ingest.writer import Writer
 
 __all__ = ["Receiver"]

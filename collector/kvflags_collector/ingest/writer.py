@@ -12,9 +12,9 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError
 
-from kvflags_collector.ingest.decode import Decoded, Mismatch
 from kvflags_collector.ingest.group_commit import GroupCommit
 from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.ingest.spans.decode import Decoded, Mismatch
 from kvflags_collector.rollout.mixed import on_handshake_failure
 from kvflags_collector.store.batches import forget, known, remember
 from kvflags_collector.store.database import Database

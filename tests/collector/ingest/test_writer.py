@@ -25,8 +25,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from sqlalchemy import func, select
 
-from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.ingest.spans.decode import Decoded, decode
 from kvflags_collector.ingest.writer import Writer
 from kvflags_collector.store.batches import REMEMBERED_US, known, remember
 from kvflags_collector.store.rollup_tables import dirty_minutes

@@ -18,13 +18,13 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from kvflags.telemetry.attributes import SPAN_NAME, Name
-from kvflags_collector.ingest.leftovers import Leftovers, text
-from kvflags_collector.ingest.promote import Columns, promote
-from kvflags_collector.ingest.read import read
-from kvflags_collector.ingest.refuse import refuse
-from kvflags_collector.ingest.residue import compact
-from kvflags_collector.ingest.resource import RESOURCE_COLUMNS, Known, resource_of
-from kvflags_collector.ingest.wire import Wire
+from kvflags_collector.ingest.spans.leftovers import Leftovers, text
+from kvflags_collector.ingest.spans.promote import Columns, promote
+from kvflags_collector.ingest.spans.read import read
+from kvflags_collector.ingest.spans.refuse import refuse
+from kvflags_collector.ingest.spans.residue import compact
+from kvflags_collector.ingest.spans.resource import RESOURCE_COLUMNS, Known, resource_of
+from kvflags_collector.ingest.spans.wire import Wire
 
 __all__ = ["Decoded", "Mismatch", "decode"]
 

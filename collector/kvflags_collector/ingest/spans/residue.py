@@ -16,7 +16,7 @@ from typing import Any
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from kvflags_collector.ingest.wire import Parts
+from kvflags_collector.ingest.spans.wire import Parts
 
 __all__ = ["ATTRIBUTES", "DROPPED", "EVENTS", "clean", "compact", "document", "everything", "plain", "uncommon"]
 

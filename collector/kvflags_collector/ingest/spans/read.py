@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvflags_collector.ingest import fallback, outline
+from kvflags_collector.ingest.spans import fallback, outline
 
 if TYPE_CHECKING:
-    from kvflags_collector.ingest.wire import Wire
+    from kvflags_collector.ingest.spans.wire import Wire
 
 __all__ = ["read"]
 
@@ -22,7 +22,7 @@ _SMALL = 32 * 1024
 
 def _native() -> Callable[[bytes], Wire] | None:
     try:
-        from kvflags_collector.ingest import native  # noqa: PLC0415 - ptars has no build for every platform
+        from kvflags_collector.ingest.spans import native  # noqa: PLC0415 - ptars has no build for every platform
     except ImportError:
         return None
     return native.read

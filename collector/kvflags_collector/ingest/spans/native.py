@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from ptars import HandlerPool
 
-from kvflags_collector.ingest import fallback
-from kvflags_collector.ingest.arrow import Array, Slices, bits, flat, ints, present, sizes, values
-from kvflags_collector.ingest.residue import ATTRIBUTES, EVENTS, clean
-from kvflags_collector.ingest.schema import KEY_VALUE, REQUEST
-from kvflags_collector.ingest.slots import COLUMNS, LONGEST_LABEL, SPAN_SLOTS
-from kvflags_collector.ingest.wire import RESIDUE, Entries, Ints, Parts, Wire
+from kvflags_collector.ingest.spans import fallback
+from kvflags_collector.ingest.spans.arrow import Array, Slices, bits, flat, ints, present, sizes, values
+from kvflags_collector.ingest.spans.residue import ATTRIBUTES, EVENTS, clean
+from kvflags_collector.ingest.spans.schema import KEY_VALUE, REQUEST
+from kvflags_collector.ingest.spans.slots import COLUMNS, LONGEST_LABEL, SPAN_SLOTS
+from kvflags_collector.ingest.spans.wire import RESIDUE, Entries, Ints, Parts, Wire
 
 __all__ = ["read"]
 

@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from kvflags_collector.ingest.limits import Refused
-from kvflags_collector.ingest.residue import ATTRIBUTES, EVENTS, clean
-from kvflags_collector.ingest.schema import KEY_VALUE, REQUEST
-from kvflags_collector.ingest.slots import COLUMNS, LONGEST_LABEL, SPAN_SLOTS
-from kvflags_collector.ingest.wire import RESIDUE, Entries, Parts, Wire
+from kvflags_collector.ingest.spans.residue import ATTRIBUTES, EVENTS, clean
+from kvflags_collector.ingest.spans.schema import KEY_VALUE, REQUEST
+from kvflags_collector.ingest.spans.slots import COLUMNS, LONGEST_LABEL, SPAN_SLOTS
+from kvflags_collector.ingest.spans.wire import RESIDUE, Entries, Parts, Wire
 
 __all__ = ["Entry", "entries", "entry", "read"]
 

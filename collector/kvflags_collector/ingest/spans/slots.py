@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from kvflags.telemetry.attributes import Name
-from kvflags_collector.ingest.residue import clean
+from kvflags_collector.ingest.spans.residue import clean
 
 __all__ = ["COLUMNS", "LONGEST_LABEL", "RESOURCE_SLOTS", "SPAN_SLOTS", "Kind", "Slot", "promoted"]
 

@@ -17,11 +17,11 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, Instr
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from kvflags_collector.ingest import native
-from kvflags_collector.ingest import read as reading
-from kvflags_collector.ingest.decode import Decoded, decode
 from kvflags_collector.ingest.limits import Refused
-from kvflags_collector.ingest.slots import RESOURCE_SLOTS, SPAN_SLOTS
+from kvflags_collector.ingest.spans import native
+from kvflags_collector.ingest.spans import read as reading
+from kvflags_collector.ingest.spans.decode import Decoded, decode
+from kvflags_collector.ingest.spans.slots import RESOURCE_SLOTS, SPAN_SLOTS
 
 NOON = 1_798_891_200 * 10**9
 KEYS = [*SPAN_SLOTS, *RESOURCE_SLOTS, "kvflags.layout.mismatch", "http.route", "", "\N{SNOWMAN}", "nul\0key"]

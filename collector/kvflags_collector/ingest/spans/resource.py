@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from kvflags_collector.ingest.residue import compact, document
-from kvflags_collector.ingest.slots import RESOURCE_SLOTS, promoted
+from kvflags_collector.ingest.spans.residue import compact, document
+from kvflags_collector.ingest.spans.slots import RESOURCE_SLOTS, promoted
 
 __all__ = ["RESOURCE_COLUMNS", "Known", "resource_of"]
 

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from kvflags_collector.ingest.limits import MIB, Refused
-from kvflags_collector.ingest.schema import OUTLINE
+from kvflags_collector.ingest.spans.schema import OUTLINE
 
 __all__ = ["MOST", "check"]
 

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from kvflags_collector.ingest.wire import Wire
+from kvflags_collector.ingest.spans.wire import Wire
 
 __all__ = ["refuse"]
 

@@ -16,10 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from kvflags_collector.ingest.decode import Decoded, Mismatch, decode
 from kvflags_collector.ingest.limits import Refused
-from kvflags_collector.ingest.outline import MOST
-from kvflags_collector.ingest.schema import REQUEST
+from kvflags_collector.ingest.spans.decode import Decoded, Mismatch, decode
+from kvflags_collector.ingest.spans.outline import MOST
+from kvflags_collector.ingest.spans.schema import REQUEST
 from kvflags_collector.store.telemetry_tables import spans
 
 COLUMNS = [column.name for column in spans.columns]
@@ -311,7 +311,7 @@ def test_no_database_is_given_a_nul(request_of, noon):
 
 _MILLION = """
     import resource, sys
-    from kvflags_collector.ingest.decode import decode
+    from kvflags_collector.ingest.spans.decode import decode
 
     body = open(sys.argv[1], "rb").read()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

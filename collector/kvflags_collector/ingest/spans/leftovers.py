@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from kvflags.telemetry.attributes import SCOPE_NAME
-from kvflags_collector.ingest.residue import DROPPED, clean, plain, uncommon
-from kvflags_collector.ingest.wire import RESIDUE, Wire
+from kvflags_collector.ingest.spans.residue import DROPPED, clean, plain, uncommon
+from kvflags_collector.ingest.spans.wire import RESIDUE, Wire
 
 __all__ = ["Leftovers", "text"]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
-from kvflags_collector.ingest.wire import Ints
+from kvflags_collector.ingest.spans.wire import Ints
 
 __all__ = ["Array", "Slices", "bits", "flat", "ints", "present", "sizes", "values"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvflags_collector.ingest.slots import COLUMNS
-from kvflags_collector.ingest.wire import Entries, Ints, Wire
+from kvflags_collector.ingest.spans.slots import COLUMNS
+from kvflags_collector.ingest.spans.wire import Entries, Ints, Wire
 
 __all__ = ["Columns", "promote"]
 

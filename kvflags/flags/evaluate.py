@@ -85,7 +85,9 @@ def _opt_in(_: Flag, standing: Standing) -> _Answer:
     return Ruling(Variant.ON, "opt_in") if standing.opted == "in" else "not opted in"
 
 
-def _holdback(_: Flag, standing: Standing) -> _Answer:
+def _holdback(flag: Flag, standing: Standing) -> _Answer:
+    if flag.phase == Phase.COMPLETED:
+        return "nobody is held back from a default"
     dealt = standing.assignment
     held = dealt is not None and dealt.reason == "holdback"
     return _dealt(dealt, standing) if dealt is not None and held else "not held back"

@@ -3,13 +3,14 @@
 
 import itertools
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
 from kvflags.flags import Phase, Step, Target
-from kvflags_collector.rollout import audit, course, flags, ramp, status
+from kvflags_collector.rollout import assign, audit, course, flags, ramp, status
 from kvflags_collector.rollout.guard import Finding
 from kvflags_collector.store.rollup_tables import rollups_minute
 from kvflags_collector.times import SECOND
@@ -266,3 +267,16 @@ def test_the_default_keeps_a_last_holdback_for_two_weeks_and_then_completes(thre
     completed = advance(three)
     assert (completed.phase, completed.ramp) == (Phase.COMPLETED, None)
     assert three.pair("c/ns/a", "g9")[0]["reason"] == "completed"
+
+
+def test_what_was_held_back_gets_the_default_too(three):
+    three.aim(percent=50)
+    with three.db.write() as conn:
+        held = replace(flags.get(conn, KEY), held_back=("c/ns/a",))
+        assign.deal(conn, flags.revise(conn, held, "hold_back", **WHO, now=three.now), three.now)
+    do(three, "make_default")
+    assert three.pair("c/ns/a", "g8")[0]["reason"] == "holdback"
+    three.now += 14 * DAY * SECOND
+    advance(three)
+    told = three.pair("c/ns/a", "g9")[0]
+    assert (told["variant"], told["reason"], told["arm"]) == ("on", "completed", None)

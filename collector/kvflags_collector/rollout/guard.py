@@ -48,12 +48,11 @@ _BUCKET_US = 300 * SECOND
 _ERRORS, _SHARE = 50, 0.01
 
 
-def circuit_breaker(conn: Connection, flag: Flag, now: int) -> list[Finding]:
+def circuit_breaker(conn: Connection, _: Flag, now: int) -> list[Finding]:
     """Treated deployments with 50 errors and 1 % of transfers failed in each of the last two whole 5-minute buckets.
 
     A deployment in transition between two epochs fails transfers for that reason, and is left out.
     """
-    _ = flag
     end = now // _BUCKET_US * _BUCKET_US
     buckets = _counts(conn, end - 2 * _BUCKET_US, end)
     spared = _in_transition(conn)

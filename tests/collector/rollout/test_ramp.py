@@ -270,10 +270,10 @@ def test_the_default_keeps_a_last_holdback_for_two_weeks_and_then_completes(thre
 
 
 def test_what_was_held_back_gets_the_default_too(three):
-    three.aim(percent=50)
+    # Before anybody is dealt: what was treated is released, not held back.
     with three.db.write() as conn:
-        held = replace(flags.get(conn, KEY), held_back=("c/ns/a",))
-        assign.deal(conn, flags.revise(conn, held, "hold_back", **WHO, now=three.now), three.now)
+        flags.revise(conn, replace(flags.get(conn, KEY), held_back=("c/ns/a",)), "hold_back", **WHO, now=three.now)
+    three.aim(percent=50)
     do(three, "make_default")
     assert three.pair("c/ns/a", "g8")[0]["reason"] == "holdback"
     three.now += 14 * DAY * SECOND

@@ -10,11 +10,11 @@ from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.features import FEATURES
 from kvflags.flags import Arm, Comparison, Flag
-from kvflags_collector.feedback import effects, layout
-from kvflags_collector.feedback.generations import Generation, generations
-from kvflags_collector.feedback.judged import frozen, inputs
+from kvflags_collector.feedback import effects, transfers
 from kvflags_collector.feedback.totals import figures
-from kvflags_collector.judge import evidence
+from kvflags_collector.judge import evidence, layout
+from kvflags_collector.judge.generations import Generation, generations
+from kvflags_collector.judge.inputs import frozen, inputs
 from kvflags_collector.rollout import alarms, flags, mixed
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.database import Database
@@ -44,7 +44,7 @@ def build(db: Database, key: str, now: int) -> dict[str, Any]:
 
 
 def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
-    found = generations(conn, flag.key)
+    found = transfers.add(conn, generations(conn, flag.key))
     layout.look(conn, found, now)
     judged = inputs(conn, flag, found, now)
     found_verdict = verdict(judged)

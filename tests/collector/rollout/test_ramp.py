@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
 from kvflags.flags import Phase, Step, Target
-from kvflags_collector.rollout import assign, audit, course, flags, ramp, status
+from kvflags_collector.rollout import audit, course, flags, ramp, status
 from kvflags_collector.rollout.guard import Finding
 from kvflags_collector.store.rollup_tables import rollups_minute
 from kvflags_collector.times import SECOND

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Integer, RowMapping, cast, func, select
 from kvflags.features import Feature
 from kvflags.flags import Facts, refusals
 from kvflags.telemetry.attributes import SPAN_NAME
-from kvflags_collector.feedback.generations import Generation
+from kvflags_collector.judge.generations import Generation
 from kvflags_collector.store.telemetry_tables import spans
 
 __all__ = ["dropped", "exercised", "in_words", "look", "problems", "refused"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each generation of each deployment was told, what its engines made of it, and what it transferred. Reads only.
+"""What each generation of each deployment was told, and what its engines made of it. Reads only.
 
-One `Generation` for every pin of a flag, and one for what was transferred where the flag had not yet decided anything.
+One `Generation` for every pin of a flag; a report adds what they transferred.
 """
 
 from __future__ import annotations
@@ -9,29 +9,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.flags import Comparison
 from kvflags_collector.store.control_tables import engines, pins
-from kvflags_collector.store.current import Rolled, rolled
 from kvflags_collector.store.events import Told, told
-from kvflags_collector.store.levels import DAY
-from kvflags_collector.store.measures import NOTHING, Measures, merge
+from kvflags_collector.store.measures import NOTHING, Measures
 
-__all__ = ["Generation", "generations"]
-
-# Roll-up rows added up at once: some for each of a thousand deployments, in about 20 MB.
-_TOGETHER = 20_000
+__all__ = ["Generation", "add_engines", "generations"]
 
 
 @dataclass(slots=True, kw_only=True)
 class Generation:
     """pin: its row in the ledger, None where nothing was decided. engines: rows of those that ran under it.
 
-    layout: what those say together, filled in by `layout.look`. told: what its events add up to.
+    layout: what those say together, filled in by `layout.look`. told: what its events add up to. totals: what it transferred, where somebody asked.
     """
 
     deployment: str
@@ -71,43 +65,16 @@ def generations(conn: Connection, flag: str) -> list[Generation]:
         Generation(deployment=pin["deployment"], generation=pin["generation"], pin=pin)
         for pin in conn.execute(query).mappings()
     ]
-    _add_transfers(conn, found)
-    _add_engines(conn, found)
-    _add_events(conn, found)
-    found.sort(key=lambda one: (one.deployment, one.since_us))
     for one in {one.deployment: one for one in found}.values():
         one.latest = True
+    add_engines(conn, found)
     return found
 
 
-def _add_transfers(conn: Connection, found: list[Generation]) -> None:
-    pinned: dict[tuple[str, str], list[Generation]] = defaultdict(list)
-    for one in found:
-        pinned[one.deployment, one.generation].append(one)
-    undecided: dict[tuple[str, str], Generation] = {}
-    rows = rolled(conn)
-    while some := list(islice(rows, _TOGETHER)):
-        parts: dict[int, tuple[Generation, list[Measures]]] = {}
-        for row in some:
-            place = (row.key.deployment, row.key.generation)
-            owner = _owner(pinned[place], row)
-            if owner is None:
-                owner = undecided.setdefault(place, Generation(deployment=place[0], generation=place[1]))
-            parts.setdefault(id(owner), (owner, [owner.totals]))[1].append(row.measures)
-        for owner, measured in parts.values():
-            owner.totals = merge(measured)
-    found.extend(undecided.values())
-
-
-def _owner(candidates: Sequence[Generation], row: Rolled) -> Generation | None:
-    """Whose transfers these are: the epoch's. An engine without a decision (forced, cut off) sends none: by the day, so
-    that it makes no difference how far they are merged."""
-    for one in candidates:
-        if one.pin and one.pin["epoch"] == row.key.epoch:
-            return one
-    ends_us = DAY.start(row.start_us) + DAY.length_us
-    begun = [one for one in candidates if one.since_us < ends_us]
-    return begun[-1] if begun and not row.key.epoch else None
+def add_engines(conn: Connection, found: Sequence[Generation]) -> None:
+    """Fill in what ran under each, and what that told of itself."""
+    _add_engines(conn, found)
+    _add_events(conn, found)
 
 
 def _add_engines(conn: Connection, found: Iterable[Generation]) -> None:

@@ -9,9 +9,8 @@ from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.flags import BUCKETS, Arm, Flag, Phase
 from kvflags.telemetry.instruments import InstrumentName
-from kvflags_collector.feedback import layout
-from kvflags_collector.feedback.generations import Generation
-from kvflags_collector.judge import evidence, strata, trials
+from kvflags_collector.judge import evidence, layout, strata, trials
+from kvflags_collector.judge.generations import Generation
 from kvflags_collector.rollout import mixed
 from kvflags_collector.store.control_tables import alarms, flag_revisions
 from kvflags_collector.store.outcome_tables import outcomes_day

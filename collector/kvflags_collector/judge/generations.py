@@ -25,7 +25,8 @@ __all__ = ["Generation", "add_engines", "generations"]
 class Generation:
     """pin: its row in the ledger, None where nothing was decided. engines: rows of those that ran under it.
 
-    layout: what those say together, filled in by `layout.look`. told: what its events add up to. totals: what it transferred, where somebody asked.
+    layout: what those say together, filled in by `layout.look`. told: what its events add up to.
+    totals: what it transferred, where a report asked.
     """
 
     deployment: str

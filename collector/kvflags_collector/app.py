@@ -72,7 +72,6 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     app.add_middleware(metrics.Counted, instruments=receiver.instruments)
     receiver.instruments.registry.register(metrics.Measured(db, receiver, lambda: writer.duplicates, clock))
     errors.install(app)
-    ofrep.install(app)
     for router in (
         health.router,
         metrics.router,

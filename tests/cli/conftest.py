@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
-import socket
-import threading
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
+from listening import listening
 
 from kvflags_cli.demo import pair as demo
 from kvflags_cli.run import run
@@ -79,10 +75,13 @@ _LAYOUTS = {"on": ("BHLNC", 1, True), "off": ("LBHNC", 8, False)}
 class Fleet:
     """A real collector, and engines that say of themselves what a test makes them say."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.now_us = NOON_US
-        self._http = httpx.Client(base_url=url, trust_env=False)
+        self._http = httpx.Client(trust_env=False)
+
+    def connect(self, url: str) -> None:
+        self.url = self._http.base_url = url
 
     def engine(self, deployment: str | None, generation: str, role: str, *, problems=(), **facts: Any) -> str:
         """Register one and let it heartbeat as what it was told to be; the variant it runs."""
@@ -119,19 +118,14 @@ def fleet(tmp_path, monkeypatch):
     """A collector on a free port, which the command line finds through the environment. Its salts are all zeros."""
     monkeypatch.setattr("secrets.token_hex", lambda size: "00" * size)
     settings = Settings(db=f"sqlite:///{tmp_path}/fleet.db", port=0)
-    with closing(Database(settings.db, upgrade=True)) as db, socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with closing(Fleet(url)) as running:
-            app = create_app(settings, db, clock=lambda: running.now_us)
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-            thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-            thread.start()
-            while not server.started:
-                time.sleep(0.005)
-            monkeypatch.setenv("KVFLAGS_COLLECTOR_URL", url)
-            yield running
-        server.should_exit = True
-        thread.join()
+    with (
+        closing(Database(settings.db, upgrade=True)) as db,
+        closing(Fleet()) as running,
+        listening(create_app(settings, db, clock=lambda: running.now_us)) as url,
+    ):
+        running.connect(url)
+        monkeypatch.setenv("KVFLAGS_COLLECTOR_URL", url)
+        yield running
 
 
 @pytest.fixture

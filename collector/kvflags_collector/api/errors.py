@@ -23,7 +23,7 @@ from kvflags.errors import (
     UsageError,
 )
 
-__all__ = ["envelope", "install"]
+__all__ = ["envelope", "install", "status_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,9 +62,14 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _internal)
 
 
+def status_of(error: KvflagsError) -> int:
+    """The HTTP status that says the same as this error."""
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
 async def _ours(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, KvflagsError)
-    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    status = status_of(error)
     # A client that asks again at once makes a busy database busier.
     headers = {"Retry-After": "1"} if status == 503 else None
     return envelope(error.code, error.message, error.hint, status, headers=headers, detail=error.detail)

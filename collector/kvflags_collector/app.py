@@ -28,6 +28,7 @@ from kvflags_collector.store.retention import Maintainer
 from kvflags_collector.store.rollups import Roller
 from kvflags_collector.times import now_us
 from kvflags_collector.web import pages
+from kvflags_collector.web.kept import Kept
 
 __all__ = ["create_app"]
 
@@ -48,6 +49,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     ticker = Ticker(db, settings.timing, clock)
     keyring = Keyring(db, required=settings.tokens_required, clock=clock)
     judge, maintainer = Judge(db, clock=clock), Maintainer(db, settings.retention, clock=clock)
+    kept = Kept(db, clock)
 
     def alive() -> bool:
         return ticker.alive and writer.alive and keeper.alive
@@ -57,7 +59,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
-            for worker in (ticker, roller, judge, maintainer, keyring, keeper, writer):
+            for worker in (ticker, roller, judge, maintainer, keyring, keeper, writer, kept):
                 await stack.enter_async_context(_running(worker))
             yield
 
@@ -84,7 +86,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         ofrep.router,
     ):
         app.include_router(router)
-    app.router.routes.extend([*http.routes(receiver), *pages.routes(db, clock)])
+    app.router.routes.extend([*http.routes(receiver), *pages.routes(db, kept, clock)])
     return app
 
 

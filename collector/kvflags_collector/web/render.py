@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from kvflags_collector.verdict.outcomes import Outcome
+from kvflags_collector.web import charts
+from kvflags_collector.web.asked import Asked
 
 __all__ = ["render"]
 
@@ -20,6 +26,17 @@ VERDICTS = {
     "regression": ("✗", "Regression", "Treated deployments are worse off: roll back.", "bad"),
     "invalid": ("✗", "Invalid", "The arms cannot be compared until something is put right.", "bad"),
     "ready": ("✓", "Ready", "The evidence is in for a scope.", "good"),
+}
+
+# The same for what is judged against a limit, and for what could make data lie.
+STANDINGS = {
+    "broken": ("✗", "limit broken", "bad"),
+    "open": ("?", "undecided", "calm"),
+    "met": ("✓", "within its limit", "good"),
+    "bad": ("✗", "wrong", "bad"),
+    "warn": ("!", "look into it", "warn"),
+    "good": ("✓", "fine", "good"),
+    "unknown": ("…", "not known yet", "calm"),
 }
 
 _REASONS = {
@@ -68,9 +85,38 @@ def _yes(value: bool | None) -> str:
     return {True: "yes", False: "no", None: ABSENT}[value]
 
 
-def _moment(value: str | None) -> str:
-    """RFC 3339 to the second, UTC."""
-    return ABSENT if value is None else f"{value[:10]} {value[11:19]} UTC"
+def _moment(value: str | None) -> str | Markup:
+    """RFC 3339 to the minute, UTC; with scripts a reader sees it in their own zone."""
+    if value is None:
+        return ABSENT
+    return Markup('<time datetime="{}">{} UTC</time>').format(value, f"{value[:10]} {value[11:16]}")
+
+
+def _change(value: float | None, outcome: str) -> str:
+    """A ratio less 1: -19 %, with a decimal below ten; rates of failures as factors."""
+    if value is None:
+        return "unbounded"
+    if outcome == Outcome.FAILED_TRANSFERS:
+        return f"x{value + 1:.2g}"
+    digits = 1 if abs(value) < 0.1 else 0
+    # Nothing is "-0.0 %".
+    return "0 %" if round(value, 2 + digits) == 0 else f"{100 * value:+.{digits}f} %"
+
+
+def _interval(one: Mapping[str, Any], outcome: str) -> str:
+    if one["change"] is None:
+        return ABSENT
+    low, high = (_change(one[end], outcome) for end in ("low", "high"))
+    return f"{_change(one['change'], outcome)} [{low}, {high}]"
+
+
+def _rate(value: float | None) -> str:
+    """A small share: 0.013 %."""
+    return ABSENT if value is None else "0 %" if not value else f"{100 * value:.2g} %"
+
+
+def _words(code: str) -> str:
+    return "KV blocks" if code == Outcome.KV_BLOCKS else code.replace("_", " ")
 
 
 def _target(value: dict[str, Any] | None) -> str:
@@ -88,6 +134,11 @@ def _because(code: str) -> str:
     return _REASONS.get(code, code.replace("_", " "))
 
 
+def _view(asked: Mapping[str, Any], **other: str | int) -> str:
+    """The address of the view that a document shows, some of it changed."""
+    return Asked(**asked).address(**other)
+
+
 _ENVIRONMENT = Environment(
     loader=PackageLoader("kvflags_collector.web"),
     autoescape=True,
@@ -95,14 +146,18 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.globals["verdicts"] = VERDICTS
+_ENVIRONMENT.globals.update(verdicts=VERDICTS, standings=STANDINGS, forest=charts.forest, area=charts.area, view=_view)
 _ENVIRONMENT.filters.update(
     amount=_amount,
     because=_because,
+    change=_change,
     count=_count,
+    interval=_interval,
     moment=_moment,
+    rate=_rate,
     share=_share,
     size=_size,
     target=_target,
+    words=_words,
     yes=_yes,
 )

@@ -37,6 +37,7 @@ class ErrorCode(StrEnum):
     UNKNOWN_REGISTRATION = "unknown_registration"
     UNKNOWN_BACKEND = "unknown_backend"
     UNKNOWN_TOKEN = "unknown_token"  # noqa: S105 - the name of an error
+    UNKNOWN_FEEDBACK = "unknown_feedback"
     FLAG_EXISTS = "flag_exists"
     FEATURE_TAKEN = "feature_taken"
     STALE_REVISION = "stale_revision"

@@ -15,6 +15,7 @@ from kvflags_cli.commands import (
     doctor,
     engines,
     explain,
+    feedback,
     flags,
     help_topics,
     plan,
@@ -62,6 +63,7 @@ app.add_typer(rollout.app, name="rollout")
 app.add_typer(plan.app, name="plan")
 app.add_typer(deployments.app, name="deployments")
 app.add_typer(engines.app, name="engines")
+app.add_typer(feedback.app, name="feedback")
 app.add_typer(tokens.app, name="tokens")
 app.command(epilog=report.EXAMPLE)(report.report)
 app.command(epilog=explain.EXAMPLE)(explain.explain)

@@ -42,6 +42,7 @@ BY_ERROR: dict[ErrorCode, ExitCode] = {
     ErrorCode.UNKNOWN_REGISTRATION: ExitCode.USAGE,
     ErrorCode.UNKNOWN_BACKEND: ExitCode.USAGE,
     ErrorCode.UNKNOWN_TOKEN: ExitCode.USAGE,
+    ErrorCode.UNKNOWN_FEEDBACK: ExitCode.USAGE,
     ErrorCode.FLAG_EXISTS: ExitCode.USAGE,
     ErrorCode.FEATURE_TAKEN: ExitCode.USAGE,
     ErrorCode.STALE_REVISION: ExitCode.USAGE,

@@ -13,7 +13,19 @@ from fastapi import FastAPI
 from kvflags import __version__
 from kvflags_collector.access.guard import Guard
 from kvflags_collector.access.keyring import Keyring
-from kvflags_collector.api import deployments, engines, errors, files, flags, health, metrics, ofrep, steering, tokens
+from kvflags_collector.api import (
+    deployments,
+    engines,
+    errors,
+    feedback,
+    files,
+    flags,
+    health,
+    metrics,
+    ofrep,
+    steering,
+    tokens,
+)
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit
 from kvflags_collector.ingest import http
@@ -78,6 +90,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         health.router,
         metrics.router,
         engines.router,
+        feedback.router,
         files.router,
         flags.router,
         steering.router,

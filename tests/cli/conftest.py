@@ -237,10 +237,12 @@ _REPORT: dict[str, Any] = {
         "negative": 1,
         "items": [
             {
+                "id": "m1",
                 "sign": "negative",
                 "source": "measured",
                 "deployment": "demo/lab/c",
-                "tag": "mixed",
+                "tags": ["mixed"],
+                "withdrawn": False,
                 "comment": "mixed generation",
                 "author": "collector",
                 "recorded_at": "2026-11-30T22:09:01Z",

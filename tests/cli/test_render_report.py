@@ -60,8 +60,8 @@ mixed  demo/lab/c r1  prefill runs LBHNC, decode runs BHLNC  2026-11-30 22:09:00
 
 FEEDBACK
 0 positive, 1 negative
-SIGN      SOURCE    DEPLOYMENT  TAG    COMMENT
-negative  measured  demo/lab/c  mixed  mixed generation
+ID  SIGN      SOURCE    DEPLOYMENT  TAGS   COMMENT
+m1  negative  measured  demo/lab/c  mixed  mixed generation
 
 DATA HEALTH
 effective among treated  100 %

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render import access, decision, flags, fleet, local, plan, report, rollout, simulation
+from kvflags_cli.render import access, decision, feedback, flags, fleet, local, plan, report, rollout, simulation
 
 __all__ = ["VIEWS"]
 
@@ -29,6 +29,8 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "explanation": rollout.explanation,
     "flag": flags.flag,
     "flags": flags.flags,
+    "feedback": feedback.feedback,
+    "feedback_list": feedback.listing,
     "fleet_plan": plan.census,
     "forced": fleet.forced,
     "history": rollout.history,

@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from kvflags_cli.render.feedback import items
 from kvflags_cli.render.flags import target
-from kvflags_cli.render.numbers import ABSENT, count, moment, percent
+from kvflags_cli.render.numbers import count, moment, percent
 from kvflags_cli.render.report_arms import arms
 from kvflags_cli.render.report_effects import outcomes, strata
 from kvflags_cli.render.report_fleet import alarms, layouts, notes, transfers
-from kvflags_cli.render.tables import heading, pairs, table
+from kvflags_cli.render.tables import heading, pairs
 from kvflags_cli.render.words import verdict
 
 __all__ = ["report"]
@@ -63,17 +64,7 @@ def _flag(document: Json) -> RenderableType:
 
 def _feedback(feedback: Json) -> RenderableType:
     counts = Text(f"{feedback['positive']} positive, {feedback['negative']} negative")
-    rows = [
-        (
-            one["sign"],
-            one["source"],
-            one.get("deployment") or ABSENT,
-            one.get("tag") or ABSENT,
-            one.get("comment") or ABSENT,
-        )
-        for one in feedback["items"]
-    ]
-    return Group(counts, table(("SIGN", "SOURCE", "~DEPLOYMENT", "TAG", "~COMMENT"), rows)) if rows else counts
+    return Group(counts, items(feedback["items"])) if feedback["items"] else counts
 
 
 def _health(health: Json) -> RenderableType:

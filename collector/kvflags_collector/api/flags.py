@@ -15,7 +15,7 @@ from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once, etag
 from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Promote, RampPlan, Target, Undo
 from kvflags_collector.feedback import report
-from kvflags_collector.rollout import alarms, assign, audit, course, decide, explain, flags, ramp, status
+from kvflags_collector.rollout import assign, audit, course, decide, explain, flags, ramp, status
 
 __all__ = ["router"]
 
@@ -145,13 +145,6 @@ def show_explain(
 def show_report(key: str, ctx: Ctx) -> dict[str, Any]:
     """The verdict on the flag and everything it rests on, schema kvflags.report/1."""
     return report.build(ctx.db, key, ctx.clock())
-
-
-@router.get("/{key}/feedback")
-def feedback(key: str, ctx: Ctx) -> dict[str, Any]:
-    """What was measured and given about the flag."""
-    with ctx.db.read() as conn:
-        return {"items": alarms.feedback(conn, flags.get(conn, key).key)}
 
 
 def _change(body: Change, once: Once) -> dict[str, Any]:

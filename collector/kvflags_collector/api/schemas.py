@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from kvflags.inert import inert
 from kvflags.settings import id_problem
 from kvflags_collector.access.actor import acting
 from kvflags_collector.access.scopes import Scope
@@ -19,8 +20,10 @@ __all__ = [
     "Create",
     "Decide",
     "Declare",
+    "EditFeedback",
     "FlagFile",
     "Force",
+    "GiveFeedback",
     "HeartbeatBody",
     "Id",
     "KillSwitch",
@@ -57,11 +60,25 @@ def _signature(value: Any) -> Any:  # noqa: ANN401 - whatever was sent
     return name
 
 
+def _remark(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    if len(value.encode()) > _REMARK_BYTES:
+        raise ValueError(f"is longer than {_REMARK_BYTES} bytes")
+    return inert(value)
+
+
+# Room for a stack trace, and little enough that a thousand of them are a page.
+_REMARK_BYTES = 10_000
 Id = Annotated[str, Field(max_length=253), AfterValidator(_identity)]
 _Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 _Word = Annotated[str, Field(max_length=64), AfterValidator(_printable)]
 _Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_printable)]
 _Author = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable), BeforeValidator(_signature)]
+# People paste logs into it: what would act on a terminal or a page is written out, not refused.
+_Remark = Annotated[str, Field(max_length=_REMARK_BYTES), AfterValidator(_remark)]
+_Sign = Literal["positive", "negative"]
+_Tags = Annotated[list[Literal["latency", "errors", "quality", "memory", "crash"]], Field(max_length=16)]
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Small = Annotated[int, Field(ge=0, le=1_000_000)]
 _Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,128}$")]
@@ -324,3 +341,36 @@ class Decide(_Body):
 
     deployment: Id
     generation: Id = "default"
+
+
+class GiveFeedback(Signed):
+    """`POST /api/v1/flags/{key}/feedback`."""
+
+    deployment: Id
+    sign: _Sign
+    tags: _Tags = []
+    comment: _Remark
+
+    def said(self) -> dict[str, Any]:
+        """As it is kept: each tag once."""
+        return {"sign": self.sign, "tags": sorted(set(self.tags)), "comment": self.comment}
+
+
+class EditFeedback(Change):
+    """`PUT /api/v1/flags/{key}/feedback/{id}`: what is left out stays."""
+
+    sign: _Sign | None = None
+    tags: _Tags | None = None
+    comment: _Remark | None = None
+
+    def said(self) -> dict[str, Any]:
+        """What is changed, as it is kept."""
+        tags = None if self.tags is None else sorted(set(self.tags))
+        said = {"sign": self.sign, "tags": tags, "comment": self.comment}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.said():
+            raise ValueError("nothing to change: give a sign, tags or a comment")
+        return self

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alarms and feedback as the API shows them. Reads only."""
+"""Alarms as the API shows them. Reads only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kvflags_collector.rollout import mixed
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import rfc3339
 
-__all__ = ["feedback", "listing", "standing"]
+__all__ = ["listing", "standing"]
 
 # The newest are what anybody asks for; pages with cursors come with the rest of the API.
 _LIMIT = 1000
@@ -30,15 +30,6 @@ def standing(conn: Connection, deployments: Collection[str]) -> list[dict[str, A
     a = tables.alarms.c
     query = select(tables.alarms).where(a.ended_us.is_(None)).order_by(a.id)
     return [_alarm(row) for row in conn.execute(query).mappings() if row["deployment"] in deployments]
-
-
-def feedback(conn: Connection, flag: str) -> list[dict[str, Any]]:
-    """What was measured and given about a flag, the newest first."""
-    f = tables.feedback
-    query = select(f).where(f.c.flag == flag).order_by(f.c.recorded_us.desc(), f.c.id.desc()).limit(_LIMIT)
-    names = ("id", "flag", "deployment", "generation", "sign", "source", "tag", "comment", "author")
-    rows = conn.execute(query).mappings()
-    return [{name: row[name] for name in names} | {"recorded_at": rfc3339(row["recorded_us"])} for row in rows]
 
 
 def _alarm(row: RowMapping) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def test_a_mixed_generation_is_an_alarm_and_feedback(api):
     )
     assert api("GET", "/api/v1/flags/clb/status")[1]["alarms"] == [alarm]
     (given,) = api("GET", "/api/v1/flags/clb/feedback")[1]["items"]
-    assert (given["sign"], given["source"], given["tag"]) == ("negative", "measured", "mixed_generation")
+    assert (given["sign"], given["source"], given["tags"]) == ("negative", "measured", ["mixed_generation"])
 
 
 def test_the_report_and_the_pages_are_there(api):

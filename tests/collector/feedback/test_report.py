@@ -109,7 +109,7 @@ def test_the_whole_report_of_two_arms(compared):
             for row in (_first(name), _row(name, "r2", **(treatment if name == treated else {})))
         ],
         "alarms": [],
-        "feedback": {"positive": 0, "negative": 0, "items": []},
+        "feedback": {"positive": 0, "negative": 0, "withdrawn": 0, "items": []},
         "data_health": {
             "effective_share": 1.0,
             "mixed_generations": 0,

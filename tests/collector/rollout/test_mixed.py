@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixed generations: recognised within one heartbeat or one failed handshake, counted once, ended with the cause."""
 
+from kvflags_collector.feedback.signals import signals
 from kvflags_collector.rollout import alarms
 from kvflags_collector.rollout.mixed import on_handshake_failure
 
@@ -38,9 +39,9 @@ def test_a_cut_off_engine_that_returns_running_off_is_mixed_within_one_heartbeat
         {"id": 1, "kind": "mixed_generation", "flag": KEY, "deployment": "c/ns/a", "generation": "g2", "epoch": 1}
         | {"detail": {"layouts": layouts}, "says": says, "first_at": at, "last_at": at, "ended_at": None}
     ]
-    assert fleet.ask(alarms.feedback, KEY) == [
-        {"id": 1, "flag": KEY, "deployment": "c/ns/a", "generation": "g2", "sign": "negative", "source": "measured"}
-        | {"tag": "mixed_generation", "comment": says, "author": "kvflags", "recorded_at": at}
+    assert fleet.ask(signals, KEY, fleet.now) == [
+        {"id": "m1", "flag": KEY, "deployment": "c/ns/a", "generation": "g2", "sign": "negative", "source": "measured"}
+        | {"tags": ["mixed_generation"], "comment": says, "author": "kvflags", "recorded_at": at, "withdrawn": False}
     ]
 
 

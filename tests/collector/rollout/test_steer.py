@@ -4,6 +4,7 @@
 import pytest
 
 from kvflags.errors import Conflict, ErrorCode, NotFound, UsageError
+from kvflags_collector.feedback.signals import signals
 from kvflags_collector.rollout import alarms, audit, flags, inventory, status, steer, treated
 from kvflags_collector.rollout.audit import Actor
 from kvflags_collector.rollout.declared import Declaration
@@ -233,7 +234,7 @@ def test_a_reopened_generation_is_decided_anew_and_its_old_engines_go_on(treated
     fleet.beat("new")
     [alarm] = fleet.ask(alarms.listing)
     assert (alarm["kind"], alarm["epoch"], alarm["ended_at"]) == ("transition", 2, None)
-    assert fleet.ask(alarms.feedback, KEY) == []
+    assert fleet.ask(signals, KEY, fleet.now) == []
     # What was treated before the epoch closed still is, and an abort waits for it.
     assert {one["epoch"] for one in fleet.ask(treated.living, KEY, fleet.now)} == {1}
     assert fleet.ask(status.status, KEY, fleet.now)["deployments"][0]["treated_engines"] == 2

@@ -37,9 +37,9 @@ check: setup ## Style, types, import contracts
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/imports.log 2>&1 || { cat .cache/imports.log; exit 1; }
 
-unit: setup ## Tests without engines (about 12 minutes)
+unit: setup ## Tests without engines, two at a time (about 7 minutes)
 	@echo "==> unit tests"
-	@$(BIN)/python -m pytest -m "not engine" -q
+	@$(BIN)/python -m pytest -m "not engine" -q -n 2 --dist worksteal
 
 engine: setup ## Tests on real vLLM engines with real NIXL transfers (about 20 minutes on 2 cores)
 	@echo "==> tests on real engines"

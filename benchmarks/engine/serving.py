@@ -60,8 +60,8 @@ def main(rounds: int) -> None:
             memory = {name: _memory(pair) for name, pair in pairs.items()}
             link.state = State.UP
             _signal(pairs["kvflags"], signal.SIGCONT)
-            _check_observed(service, (rounds + 1) * REQUESTS * len(State))
             _report(measured, memory)
+            _check_observed(service, (rounds + 1) * REQUESTS * len(State))
         finally:
             for pair in started:
                 _signal(pair, signal.SIGCONT)
@@ -117,7 +117,7 @@ def _check_observed(service, transfers):
         while True:
             rows = client.get("flags", FLAG, "report")["deployments"]
             # A row for each epoch: an engine that was stopped for longer than its lease has registered again.
-            if sum(row["transfers"] for row in rows) == transfers:
+            if sum(row["transfers"] or 0 for row in rows) == transfers:
                 return
             assert time.monotonic() < end, rows
             time.sleep(1)

@@ -179,11 +179,11 @@ def close_ended(conn: Connection, now: int, deployment: str | None = None) -> Se
     over = open_pins(conn, *ended)
     for pin in over:
         close(conn, pin, now)
+        theirs = and_(alarms.c.deployment == pin.deployment, alarms.c.generation == pin.generation)
+        conn.execute(update(alarms).where(theirs, alarms.c.ended_us.is_(None)).values(ended_us=now, last_us=now))
     return over
 
 
 def close(conn: Connection, pin: Pin, now: int) -> None:
-    """End one epoch: the generation is open again."""
+    """End one epoch: the generation is open again. Its alarms stand for as long as its engines live and differ."""
     conn.execute(update(pins).where(pins.c.id == pin.id).values(state=PinState.CLOSED.value, closed_us=now))
-    theirs = and_(alarms.c.deployment == pin.deployment, alarms.c.generation == pin.generation)
-    conn.execute(update(alarms).where(theirs, alarms.c.ended_us.is_(None)).values(ended_us=now, last_us=now))

@@ -273,6 +273,16 @@ def test_an_engine_that_was_away_stays_in_its_own_epoch(treated_fleet):
     assert told[KEY] == {"epoch": 1, "variant": "on"}
 
 
+def test_reopening_ends_no_alarm_while_the_engines_still_differ(treated_fleet):
+    fleet = treated_fleet
+    fleet.register("odd", generation="g2", role="decode", local={"source": "KVFLAGS_FORCE", "variant": "off"})
+    fleet.beat("odd", runs="off")
+    [alarm] = fleet.ask(alarms.listing)
+    reopen(fleet)
+    assert fleet.ask(alarms.listing) == [alarm]
+    assert alarm["ended_at"] is None
+
+
 def test_what_has_no_pin_cannot_be_reopened(treated_fleet):
     before = treated_fleet.everything()
     with pytest.raises(NotFound):

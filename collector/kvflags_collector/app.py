@@ -27,7 +27,7 @@ from kvflags_collector.api import (
     tokens,
 )
 from kvflags_collector.api.context import State
-from kvflags_collector.api.limits import BodyLimit
+from kvflags_collector.api.limits import BodyLimit, PlainNames
 from kvflags_collector.ingest import http
 from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.receiver import Receiver
@@ -76,11 +76,19 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
             yield
 
     # The pages for the API are off: they load their scripts from elsewhere, which a closed network cannot.
-    app = FastAPI(title="kvflags", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="kvflags",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses=errors.RESPONSES,
+    )
     app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=alive)
     # For the server that speaks gRPC beside us, too.
     app.state.receiver, app.state.keyring = receiver, keyring
     app.add_middleware(BodyLimit)
+    app.add_middleware(PlainNames)
     # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.
     app.add_middleware(Guard, keyring=keyring)
     app.add_middleware(metrics.Counted, instruments=receiver.instruments)

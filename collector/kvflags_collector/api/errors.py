@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
@@ -23,9 +24,29 @@ from kvflags.errors import (
     UsageError,
 )
 
-__all__ = ["envelope", "install", "status_of"]
+__all__ = ["RESPONSES", "envelope", "install", "status_of"]
 
 _log = logging.getLogger(__name__)
+
+
+class _Error(BaseModel):
+    """What went wrong: a stable code, the same in words, and what to do about it."""
+
+    code: str
+    message: str
+    hint: str
+    detail: dict[str, Any] | None = None
+
+
+class _Envelope(BaseModel):
+    error: _Error
+
+
+# What every operation may answer; the guard and the limits of the body refuse before any of them is reached.
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": _Envelope, "description": "refused: the request has to change"},
+    "5XX": {"model": _Envelope, "description": "failed: 503 with Retry-After where asking again may help"},
+}
 
 # The most particular class first.
 _STATUS: tuple[tuple[type[KvflagsError], int], ...] = (

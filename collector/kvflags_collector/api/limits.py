@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bound on request bodies, counted while they arrive: a declared length is not to be believed, and may be absent."""
+"""What no request may be, whatever it asks: larger than its bound, or about a name that nothing can have."""
 
 from __future__ import annotations
+
+from urllib.parse import unquote_plus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvflags.errors import ErrorCode
 from kvflags_collector.api.errors import envelope
 
-__all__ = ["BodyLimit"]
+__all__ = ["BodyLimit", "PlainNames"]
 
 # A registration is about 1 kB. 64 kB leaves room for every field at its longest.
 _MAX_BYTES = 64 * 1024
 
 
 class BodyLimit:
-    """ASGI middleware: answers 413 to a larger body under `prefix`, and passes everything else on."""
+    """ASGI middleware: answers 413 to a larger body under `prefix`, and passes everything else on.
+
+    Bytes are counted while they arrive: a declared length is not to be believed, and may be absent.
+    """
 
     def __init__(self, app: ASGIApp, prefix: tuple[str, ...] = ("/api/", "/ofrep/")) -> None:
         self._app, self._prefix = app, prefix
@@ -39,3 +44,22 @@ class BodyLimit:
             return messages.pop(0) if messages else await receive()
 
         return await self._app(scope, replay, send)
+
+
+class PlainNames:
+    """ASGI middleware: answers 400 to control characters in a path or query.
+
+    They name nothing of ours, PostgreSQL takes no NUL, and a log of lines is not to be written by those who ask. OFREP
+    is left out: it has answers of its own, and looks its names up without the database.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope["path"].startswith("/ofrep/"):
+            asked = scope["path"] + unquote_plus(scope["query_string"].decode("latin-1"))
+            if not asked.isprintable():
+                message, hint = "the address has control characters", "percent-encode the name that was meant"
+                return await envelope(ErrorCode.INVALID, message, hint, 400)(scope, receive, send)
+        return await self._app(scope, receive, send)

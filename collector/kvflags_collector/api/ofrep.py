@@ -50,7 +50,7 @@ class _Route(APIRoute):
                 headers = {"Retry-After": "1"} if status == 503 else None
                 return JSONResponse({"errorDetails": f"{error.message}; {error.hint}"}, status, headers)
             except Exception:  # noqa: BLE001 - no handler of the application's would speak the protocol
-                _log.exception("%s failed", request.url.path)
+                _log.exception("%r failed", request.url.path)
                 return JSONResponse({"errorDetails": "the collector failed; see its log"}, 500)
 
         return handle

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvflags_collector.api.schemas import NAME
+
 __all__ = ["BULK", "REQUEST", "SINGLE"]
 
 _Schema = dict[str, Any]
@@ -72,12 +74,13 @@ BULK: dict[int | str, dict[str, Any]] = {
 }
 
 
+_ID: _Schema = {"type": "string", "minLength": 1, "maxLength": 253, **NAME}
 _CONTEXT: _Schema = {
     "type": "object",
     "required": ["targetingKey"],
     "properties": {
-        "targetingKey": {"type": "string", "description": "the deployment, cluster/namespace/name"},
-        "generation": {"type": "string", "description": "one of its generations; without it, the newest"},
+        "targetingKey": {**_ID, "description": "the deployment, cluster/namespace/name"},
+        "generation": {**_ID, "description": "one of its generations; without it, the newest"},
     },
 }
 _BODY: _Schema = {"type": "object", "required": ["context"], "properties": {"context": _CONTEXT}}

@@ -21,6 +21,9 @@ __all__ = ["Once", "etag"]
 # A client gives up on a request within minutes; a day also covers a pipeline that is run again the next morning.
 _KEPT_US = 86_400 * SECOND
 
+# For the OpenAPI document: what `_revision` reads.
+_TAG = r'^(\*|(W/)?("[0-9]{1,9}"|[0-9]{1,9}))$'
+
 _Json = dict[str, Any]
 
 
@@ -65,7 +68,7 @@ async def _once(
     request: Request,
     state: Ctx,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
-    if_match: Annotated[str | None, Header(max_length=64)] = None,
+    if_match: Annotated[str | None, Header(max_length=64, json_schema_extra={"pattern": _TAG})] = None,
 ) -> _Once:
     parts = (request.method.encode(), request.url.path.encode(), await request.body())
     fingerprint = hashlib.sha256(b"\0".join(parts)).hexdigest()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from kvflags.inert import inert
 from kvflags.settings import id_problem
@@ -14,6 +14,7 @@ from kvflags_collector.access.actor import acting
 from kvflags_collector.access.scopes import Scope
 
 __all__ = [
+    "NAME",
     "Aim",
     "Apply",
     "Change",
@@ -70,16 +71,25 @@ def _remark(value: str) -> str:
 
 # Room for a stack trace, and little enough that a thousand of them are a page.
 _REMARK_BYTES = 10_000
-Id = Annotated[str, Field(max_length=253), AfterValidator(_identity)]
+
+# For whoever reads the OpenAPI document; the validators know more: what Python calls printable.
+_ONE_LINE: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
+_LINES: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x08\x0b-\x1f\x7f]*$"}
+NAME: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"}
+
+Id = Annotated[str, Field(max_length=253, json_schema_extra=NAME), AfterValidator(_identity)]
 _Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-_Word = Annotated[str, Field(max_length=64), AfterValidator(_printable)]
-_Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_printable)]
-_Author = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable), BeforeValidator(_signature)]
+_Word = Annotated[str, Field(max_length=64, json_schema_extra=_ONE_LINE), AfterValidator(_printable)]
+_Text = Annotated[str, Field(min_length=1, max_length=2000, json_schema_extra=_LINES), AfterValidator(_printable)]
+_Line = Annotated[str, Field(max_length=200, json_schema_extra=_ONE_LINE), AfterValidator(_printable)]
+_Author = Annotated[_Line, Field(min_length=1), BeforeValidator(_signature)]
 # People paste logs into it: what would act on a terminal or a page is written out, not refused.
 _Remark = Annotated[str, Field(max_length=_REMARK_BYTES), AfterValidator(_remark)]
 _Sign = Literal["positive", "negative"]
 _Tags = Annotated[list[Literal["latency", "errors", "quality", "memory", "crash"]], Field(max_length=16)]
 _Count = Annotated[int, Field(ge=0, le=2**53)]
+# Revisions count one by one, and their column is of 32 bits.
+_Revision = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Small = Annotated[int, Field(ge=0, le=1_000_000)]
 _Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,128}$")]
 _Variant = Literal["on", "off"]
@@ -97,7 +107,7 @@ class Facts(_Body):
     vllm: _Word | None = None
     nixl: _Word | None = None
     model_class: _Word | None = None
-    architecture: Annotated[str, Field(max_length=200), AfterValidator(_printable)] | None = None
+    architecture: _Line | None = None
     backend: _Word | None = None
     block_size: _Small | None = None
     kv_heads_per_rank: _Small | None = None
@@ -108,7 +118,7 @@ class Facts(_Body):
     kv_cache_dtype: _Word | None = None
     connector: _Word | None = None
     nested_in: _Word | None = None
-    gpu: Annotated[str, Field(max_length=200), AfterValidator(_printable)] | None = None
+    gpu: _Line | None = None
     transport: _Word | None = None
     runner: _Word | None = None
     isolation: Literal["recreate", "bluegreen", "router", "unknown"] | None = None
@@ -171,7 +181,7 @@ class Dropped(_Body):
 class HeartbeatBody(_Body):
     """`POST /api/v1/engines/{registration_id}/heartbeat`."""
 
-    engine_id: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
+    engine_id: Annotated[_Line, Field(min_length=1, max_length=128)]
     seq: _Count = 0
     clock: Annotated[datetime, Field(strict=False)] | None = None
     ranks: _Small = 1
@@ -204,7 +214,7 @@ class Change(Signed):
     """Who changes a flag, and why. `revision`: the one it was based on; another in force is a 409."""
 
     reason: _Text
-    revision: Annotated[int, Field(ge=1)] | None = None
+    revision: _Revision | None = None
 
 
 class Create(Change):
@@ -234,7 +244,7 @@ class KillSwitch(Change):
 class Undo(Change):
     """`POST /api/v1/flags/{key}/undo`. `to`: the revision to aim as; without it, the aim before the last change."""
 
-    to: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    to: _Revision | None = None
 
 
 class Aim(_Body):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, literal_column, select
+from sqlalchemy import ColumnElement, Connection, and_, false, literal_column, select
 
 from kvflags.telemetry.attributes import SPAN_NAME
 from kvflags_collector.store.levels import MINUTE, batches
@@ -63,7 +63,9 @@ def _corrected(rank: Rank, wrong: Iterable[Clock]) -> Rank:
 
 
 def _began_in(from_us: int) -> ColumnElement[bool]:
-    return spans.c.start_ns.between(from_us * 1000, from_us * 1000 + _MINUTE_NS - 1)
+    # A clock that shows the year 1 or 9999 asks for minutes that no span can have, nor any database be asked about.
+    first_ns, last_ns = from_us * 1000, from_us * 1000 + _MINUTE_NS - 1
+    return spans.c.start_ns.between(first_ns, last_ns) if first_ns >= 0 and last_ns < 1 << 63 else false()
 
 
 def _dated_by(clock: Clock) -> ColumnElement[bool]:

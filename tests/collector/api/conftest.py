@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
@@ -30,8 +31,12 @@ class Api:
     def __init__(self, db: Database) -> None:
         self.now = 1_800_000_000 * 1_000_000
         self.db = db
-        self.app = create_app(Settings(db=self.db.url), self.db, clock=lambda: self.now)
+        self.app = self.another()
         self.http = TestClient(self.app, "http://127.0.0.1", raise_server_exceptions=False)
+
+    def another(self, **more: Any) -> FastAPI:
+        """A second application on the same database, to serve on a socket: one runs once."""
+        return create_app(Settings(db=self.db.url, **more), self.db, clock=lambda: self.now)
 
     def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
         response = self.http.request(method, path, **({} if body is None else {"json": body}), **more)

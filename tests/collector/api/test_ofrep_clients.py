@@ -14,8 +14,6 @@ from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 
 from kvflags_collector.api import ofrep_shapes
-from kvflags_collector.app import create_app
-from kvflags_collector.settings import Settings
 
 ONE, ALL = "/ofrep/v1/evaluate/flags/clb", "/ofrep/v1/evaluate/flags"
 A = "c/ns/a"
@@ -113,8 +111,7 @@ def test_a_tag_may_be_weak_or_one_of_several(api, given):
 @contextmanager
 def reading(api, **settings):
     """The public provider behind the SDK, asking a collector on the same database for deployment A."""
-    app = create_app(Settings(db=api.db.url, **settings), api.db, clock=lambda: api.now)
-    with listening(app) as url:
+    with listening(api.another(**settings)) as url:
         provider = OFREPProvider(url)
         openfeature.set_provider(provider, "ofrep")
         try:

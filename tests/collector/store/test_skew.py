@@ -56,6 +56,15 @@ def test_an_engine_with_a_wrong_clock_counts_in_the_right_minute(raw, ahead):
     assert _minutes(raw) == [(1, 1), (1, 1)]
 
 
+@pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
+def test_a_clock_of_another_age_holds_up_nobody_elses_transfers(raw, year):
+    ahead = (year - 2026) * 366 * 86_400 * SECOND
+    _note(raw, "decode-0", ahead, raw.noon_us)
+    raw.store(raw.span(1), raw.span(2, engine_id="decode-1"))
+    assert roll(raw.db, raw.settled_us)
+    assert (0, 1) in _minutes(raw)
+
+
 def test_the_ranks_of_a_transfer_with_a_wrong_clock_stay_together(raw):
     _note(raw, "decode-0", AN_HOUR, raw.noon_us)
     for rank, at in ((1, 61), (0, 59)):

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one property that everything rests on: prefill and decode agree, whatever operators, engines and outages do."""
+"""The one property that everything rests on: prefill and decode agree, whatever operators, engines and outages do.
+
+KVFLAGS_SOAK_CASES sets how many histories are drawn (`make soak`: 300).
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import itertools
+import os
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 
 from databases import Databases, opened
@@ -22,8 +27,9 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import select
 
+from kvflags.decision import signed as tokens
 from kvflags.errors import NotFound
-from kvflags_collector.rollout import alarms, ledger
+from kvflags_collector.rollout import alarms, decide, ledger
 from kvflags_collector.rollout.audit import Actor, replay
 from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.rollout.flags import abort, create, kill_switch, set_target, start, target
@@ -32,6 +38,7 @@ from kvflags_collector.rollout.pins import open_pins
 from kvflags_collector.rollout.steer import declare, opt, reopen
 from kvflags_collector.rollout.tick import tick
 from kvflags_collector.store.control_tables import flags, opts
+from kvflags_collector.store.database import Database
 from kvflags_collector.times import SECOND
 
 KEY = "cross-layer-blocks"
@@ -40,14 +47,17 @@ ANN = Actor(**CHANGE)
 LAYOUTS = {"on": "BHLNC", "off": "LBHNC"}
 PLACES = [("a", "g2"), ("a", "g1"), ("b", "g2")]
 ROLES = ["prefill", "decode"]
-KINDS = ["plain"] * 6 + ["forced on", "forced off", "unsafe"]
+# Those cut off start without an answer: with the decision that was handed out for their place, or without one, off.
+KINDS = ["plain"] * 6 + ["forced on", "forced off", "unsafe", "cut off", "cut off", "handed out"]
+HISTORIES = max(12, int(os.environ.get("KVFLAGS_SOAK_CASES", "12")))
 FACTS = {"vllm": "0.32.0", "model_class": "gqa", "kv_heads_per_rank": 4, "connector": "NixlConnector"}
 
 
 @dataclass
 class Engine:
     """A process: it runs one variant of one epoch until it dies. `reaches`: heartbeats get through. `special`: free to
-    disagree, since it was forced, refused for safety, or was once cut off beyond its lease."""
+    disagree, since it was forced, refused for safety, started cut off with nothing in hand, or was once cut off beyond
+    its lease. `token`: the decision that was handed out to it, by which it agrees also while it is cut off."""
 
     name: str
     place: tuple[str, str]
@@ -56,23 +66,39 @@ class Engine:
     reaches: bool = True
     special: bool = False
     epoch: int = 0
+    token: str | None = None
+
+    @property
+    def bound(self) -> bool:
+        return not self.special and (self.reaches or self.token is not None)
 
 
 class Agreement(RuleBasedStateMachine):
-    """Two deployments with two generations each; engines come, go, lose contact and return."""
+    """Two deployments with two generations each; engines come, go, lose contact and return.
+
+    On PostgreSQL two collectors take turns at everything.
+    """
 
     engines = Bundle("engines")
 
     def __init__(self, databases: Databases) -> None:
         super().__init__()
         self.databases, self.url = databases, databases.new()
-        self.db = opened(self.url)
+        self.open = ExitStack()
+        several = 1 if databases.kind == "sqlite" else 2
+        self.turns = itertools.cycle([self.open.enter_context(closing(opened(self.url))) for _ in range(several)])
+        self.tokens: dict[tuple[str, str], str] = {}
+        self.handed: dict[tuple[str, str], tokens.Claims] = {}
         self.now, self.timing = 1_800_000_000 * SECOND, Timing()
         self.living: list[Engine] = []
         self.count = 0
 
+    @property
+    def db(self) -> Database:
+        return next(self.turns)
+
     def teardown(self) -> None:
-        self.db.close()
+        self.open.close()
         self.databases.drop(self.url)
 
     @initialize(target=engines)
@@ -124,9 +150,19 @@ class Agreement(RuleBasedStateMachine):
             elif what == "reopen":
                 with suppress(NotFound):
                     reopen(conn, KEY, *place, actor=ANN, now=self.now)
+                    # Who reopens a generation takes back what was handed out for it.
+                    self.tokens.pop(place, None)
             else:
                 opt(conn, KEY, place[0], what, actor=ANN, now=self.now)
         self.beat_all()
+
+    @rule(place=st.sampled_from(PLACES))
+    def hand_out(self, place: tuple[str, str]) -> None:
+        with self.db.write() as conn:
+            made = decide.decide(conn, KEY, *place, self.now)
+        at = self.now / SECOND
+        self.handed[place] = tokens.verify(made["key"], made["signed"], at, deployment=place[0], generation=place[1])
+        self.tokens[place] = made["signed"]
 
     @rule(seconds=st.sampled_from([20, 100, 200]))
     def time_passes(self, seconds: int) -> None:
@@ -151,7 +187,7 @@ class Agreement(RuleBasedStateMachine):
     @invariant()
     def plain_engines_of_an_epoch_agree(self) -> None:
         for epoch in {(engine.place, engine.epoch) for engine in self.living}:
-            mine = [e for e in self.living if (e.place, e.epoch) == epoch and e.reaches and not e.special]
+            mine = [e for e in self.living if (e.place, e.epoch) == epoch and e.bound]
             assert len({engine.variant for engine in mine}) <= 1, (epoch, mine)
 
     @invariant()
@@ -177,14 +213,28 @@ class Agreement(RuleBasedStateMachine):
         extra: dict[str, object] = {}
         if kind.startswith("forced"):
             extra["local"] = {"source": "KVFLAGS_FORCE", "variant": kind.split()[1]}
+        engine.token = self.tokens.get(engine.place) if kind in {"cut off", "handed out"} else None
+        engine.special = kind != "plain" and engine.token is None
+        if kind == "cut off":
+            self.alone(engine)
+            return engine
         told = self.register(engine, model_class="mla_sparse" if kind == "unsafe" else "gqa", **extra)
         engine.variant, engine.epoch = told["variant"], int(told["epoch"])
         self.living.append(engine)
         self.beat(engine)
         return engine
 
+    def alone(self, engine: Engine) -> None:
+        """It starts without an answer."""
+        engine.reaches = False
+        if engine.token is not None:
+            claims = self.handed[engine.place]
+            engine.variant, engine.epoch = claims.variant, claims.epoch
+        self.living.append(engine)
+
     def register(self, engine: Engine, model_class: str = "gqa", **extra: object) -> dict[str, str]:
         facts = FACTS | {"isolation": "recreate", "model_class": model_class}
+        extra["presented"] = engine.token
         body = {"registration_id": engine.name, "deployment": engine.place[0], "generation": engine.place[1]}
         with self.db.write() as conn:
             answer = ledger.register(
@@ -207,9 +257,9 @@ class Agreement(RuleBasedStateMachine):
             with self.db.write() as conn:
                 ledger.heartbeat(conn, engine.name, body, self.now, self.timing)
         except NotFound:
-            # Away for longer than its lease, with all its peers: from here on it is one that runs already.
-            engine.special = True
-            self.register(engine, running=engine.variant)
+            # Away for longer than its lease, with all its peers, or never heard: it is one that runs already.
+            told = self.register(engine, running=engine.variant)
+            engine.special = engine.token is None or int(told["epoch"]) != engine.epoch
             self.beat(engine)
 
     def beat_all(self) -> None:
@@ -231,7 +281,7 @@ def test_agreement(databases: Databases) -> None:
     run_state_machine_as_test(
         lambda: Agreement(databases),
         settings=settings(
-            max_examples=12,
+            max_examples=HISTORIES,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from kvflags import __version__
 from kvflags_collector.access.guard import Guard
 from kvflags_collector.access.keyring import Keyring
+from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.api import (
     deployments,
     engines,
@@ -39,7 +40,7 @@ from kvflags_collector.store.database import Database
 from kvflags_collector.store.retention import Maintainer
 from kvflags_collector.store.rollups import Roller
 from kvflags_collector.times import now_us
-from kvflags_collector.web import pages
+from kvflags_collector.web import login, pages
 from kvflags_collector.web.kept import Kept
 
 __all__ = ["create_app"]
@@ -61,7 +62,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     ticker = Ticker(db, settings.timing, clock)
     keyring = Keyring(db, required=settings.tokens_required, clock=clock)
     judge, maintainer = Judge(db, clock=clock), Maintainer(db, settings.retention, clock=clock)
-    kept = Kept(db, clock)
+    kept, sessions = Kept(db, clock), Sessions(db, keyring, clock)
 
     def alive() -> bool:
         return ticker.alive and writer.alive and keeper.alive
@@ -71,7 +72,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
-            for worker in (ticker, roller, judge, maintainer, keyring, keeper, writer, kept):
+            for worker in (ticker, roller, judge, maintainer, keyring, sessions, keeper, writer, kept):
                 await stack.enter_async_context(_running(worker))
             yield
 
@@ -90,7 +91,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     app.add_middleware(BodyLimit)
     app.add_middleware(PlainNames)
     # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.
-    app.add_middleware(Guard, keyring=keyring)
+    app.add_middleware(Guard, keyring=keyring, sessions=sessions, on_page=login.denied)
     app.add_middleware(metrics.Counted, instruments=receiver.instruments)
     receiver.instruments.registry.register(metrics.Measured(db, receiver, lambda: writer.duplicates, clock))
     errors.install(app)
@@ -107,7 +108,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         ofrep.router,
     ):
         app.include_router(router)
-    app.router.routes.extend([*http.routes(receiver), *pages.routes(db, kept, clock)])
+    app.router.routes.extend([*http.routes(receiver), *pages.routes(db, kept, sessions, clock)])
     return app
 
 

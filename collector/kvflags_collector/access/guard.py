@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kvflags_collector.access.actor import acting
-from kvflags_collector.access.keyring import Denied, Keyring
-from kvflags_collector.access.rules import rule_for
+from kvflags_collector.access.keyring import Denied, Identity, Keyring
+from kvflags_collector.access.rules import Rule, rule_for
 from kvflags_collector.access.scopes import Scope as TokenScope
+from kvflags_collector.access.sessions import COOKIE, Sessions
 from kvflags_collector.api.errors import envelope
 from kvflags_collector.ingest.http import refuse
 from kvflags_collector.ingest.limits import Refused
@@ -21,40 +23,54 @@ __all__ = ["Guard"]
 
 
 class Guard:
-    """ASGI middleware: asks the keyring for what `access.rules` says is needed, and says who is acting."""
+    """ASGI middleware: asks the keyring for what `access.rules` says is needed, and says who is acting.
 
-    def __init__(self, app: ASGIApp, keyring: Keyring) -> None:
-        self._app, self._keyring = app, keyring
+    `on_page`: what a browser is shown instead of a page that it may not see.
+    """
+
+    def __init__(
+        self, app: ASGIApp, keyring: Keyring, sessions: Sessions, on_page: Callable[[Denied, Request], Response]
+    ) -> None:
+        self._app, self._keyring, self._sessions, self._on_page = app, keyring, sessions, on_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        rule = rule_for(scope["method"], scope["path"])
+        request = Request(scope)
         try:
-            name = self._admit(scope["method"], scope["path"], Headers(scope=scope))
+            found = self._admit(rule, request)
         except Denied as denied:
-            return await _answer(denied, Request(scope))(scope, receive, send)
-        token = acting.set(name)
+            shown = rule is not None and rule.page and "text/html" in request.headers.get("accept", "")
+            answer = self._on_page(denied, request) if shown else _answer(denied, request)
+            return await answer(scope, receive, send)
+        scope["kvflags.identity"] = found
+        token = acting.set(found.name if found else None)
         try:
             await self._app(scope, receive, send)
         finally:
             acting.reset(token)
         return None
 
-    def _admit(self, method: str, path: str, headers: Headers) -> str | None:
-        """The name of the token, None without one. Raises Denied."""
-        rule = rule_for(method, path)
+    def _admit(self, rule: Rule | None, request: Request) -> Identity | None:
+        """Whose token or session it is, None without one. Raises Denied."""
         needed = rule.needed if rule else TokenScope.ADMIN
+        authorization = request.headers.get("authorization")
+        found, sent = self._keyring.identify(authorization), bool(authorization)
+        if rule is not None and rule.page and not sent:
+            cookie = request.cookies.get(COOKIE)
+            found, sent = self._sessions.identity(cookie), bool(cookie)
         if needed is None:
-            return None
-        found = self._keyring.check(headers.get("authorization"), needed)
-        if found is None and not _on_this_machine(headers.get("host", "")):
+            return found
+        found = self._keyring.permit(found, needed, sent=sent)
+        if found is None and not _on_this_machine(request.headers.get("host", "")):
             raise Denied(
                 403,
                 "without a token this collector answers under the names of this machine only",
                 "ask 127.0.0.1, or send a token: behind a proxy, start the collector with --require-tokens",
                 'Bearer realm="kvflags"',
             )
-        return found.name if found else None
+        return found
 
 
 def _on_this_machine(host: str) -> bool:

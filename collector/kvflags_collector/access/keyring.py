@@ -79,7 +79,11 @@ class Keyring:
         if scheme.lower() != "bearer":
             return None
         # By the hash: how long the look-up takes tells about the hash of what was sent, and nothing about a secret.
-        found = self._live.get(tokens.hashed(token.strip()))
+        return self.by_hash(tokens.hashed(token.strip()))
+
+    def by_hash(self, hashed: bytes) -> Identity | None:
+        """Whose token has this hash; None where it does not live."""
+        found = self._live.get(hashed)
         if found and found.expires_us is not None and found.expires_us <= self._clock():
             return None
         return found
@@ -90,14 +94,17 @@ class Keyring:
         Raises:
             Denied: no token, or not this scope.
         """
-        found = self.identify(authorization)
+        return self.permit(self.identify(authorization), needed, sent=bool(authorization))
+
+    def permit(self, found: Identity | None, needed: Scope, *, sent: bool) -> Identity | None:
+        """The same for an identity that was found otherwise; `sent`: whether there was anything to find one by."""
         if not self.required or (found and covers(found.scope, needed)):
             return found
         hint = _HINT.format(needed)
         if found:
             message = f"the token {found.name} has the scope {found.scope}; this needs {needed}"
             raise Denied(403, message, hint, f'Bearer realm="kvflags", error="insufficient_scope", scope="{needed}"')
-        if authorization:
+        if sent:
             raise Denied(401, "the token is not known here, expired or revoked", hint, _INVALID)
         raise Denied(401, "a token is needed", hint, 'Bearer realm="kvflags"')
 

@@ -15,12 +15,14 @@ _READS = frozenset({"GET", "HEAD"})
 class Rule(NamedTuple):
     """`place`: a path, or, with a slash at its end, all that begins so ("/" is just itself).
 
-    methods: None for all. needed: None where anybody may ask.
+    methods: None for all. needed: None where anybody may ask. page: whether a browser's session opens it, too; the API
+    never takes a cookie, which other sites can have sent.
     """
 
     place: str
     methods: frozenset[str] | None
     needed: Scope | None
+    page: bool = False
 
     def fits(self, method: str, path: str) -> bool:
         inside = self.place != "/" and self.place.endswith("/")
@@ -44,9 +46,12 @@ RULES = (
     Rule("/api/v1/", None, Scope.OPERATE),
     Rule("/metrics", _READS, Scope.READ),
     Rule("/openapi.json", _READS, Scope.READ),
-    Rule("/", _READS, Scope.READ),
-    Rule("/index.json", _READS, Scope.READ),
-    Rule("/rollouts/", _READS, Scope.READ),
+    Rule("/login", None, None, page=True),
+    Rule("/logout", None, None, page=True),
+    Rule("/", _READS, Scope.READ, page=True),
+    Rule("/index.json", _READS, Scope.READ, page=True),
+    Rule("/rollouts/", _READS, Scope.READ, page=True),
+    Rule("/rollouts/", None, Scope.OPERATE, page=True),
 )
 
 

@@ -22,7 +22,7 @@ class BodyLimit:
     Bytes are counted while they arrive: a declared length is not to be believed, and may be absent.
     """
 
-    def __init__(self, app: ASGIApp, prefix: tuple[str, ...] = ("/api/", "/ofrep/")) -> None:
+    def __init__(self, app: ASGIApp, prefix: tuple[str, ...] = ("/api/", "/ofrep/", "/rollouts/", "/login")) -> None:
         self._app, self._prefix = app, prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,9 +11,9 @@ from kvflags.decision import signed as tokens
 from kvflags.errors import ErrorCode, NotFound
 from kvflags.flags import Flag
 from kvflags_collector.rollout import flags, pins, standing
+from kvflags_collector.rollout.keys import private_key
 from kvflags_collector.rollout.pins import Pin
-from kvflags_collector.store import locks
-from kvflags_collector.store.control_tables import collector_keys, deployments
+from kvflags_collector.store.control_tables import deployments
 from kvflags_collector.times import SECOND
 
 __all__ = ["decide", "presented", "signed"]
@@ -43,7 +43,7 @@ def decide(conn: Connection, key: str, deployment: str, generation: str, now: in
     token = signed(conn, flag, pin, now)
     return {
         "signed": token,
-        "key": tokens.public_key(_key(conn, now)),
+        "key": tokens.public_key(private_key(conn, now)),
         "decision": pins.decision(flag, pin, token).to_json(),
     }
 
@@ -62,7 +62,7 @@ def signed(conn: Connection, flag: Flag, pin: Pin, now: int) -> str:
         comparison=pin.comparison,
         revision=pin.revision,
     )
-    return tokens.sign(_key(conn, now), claims)
+    return tokens.sign(private_key(conn, now), claims)
 
 
 def presented(
@@ -76,7 +76,7 @@ def presented(
         return None
     try:
         claims = tokens.verify(
-            tokens.public_key(_key(conn, now)), token, now / SECOND, deployment=deployment, generation=generation
+            tokens.public_key(private_key(conn, now)), token, now / SECOND, deployment=deployment, generation=generation
         )
     except tokens.BadToken:
         return None
@@ -87,16 +87,3 @@ def presented(
 def _expiry(pin: Pin, now: int) -> int:
     terms = 1 + max(now - pin.pinned_us + _TERM_US // 2, 0) // _TERM_US
     return pin.pinned_us + terms * _TERM_US
-
-
-def _key(conn: Connection, now: int) -> bytes:
-    """The collector's private key, made when first needed. Callers that may be the first hold a write transaction."""
-    stored = select(collector_keys.c.private_key).order_by(collector_keys.c.id).limit(1)
-    key = conn.scalar(stored)
-    if key is None:
-        locks.once(conn, "collector_keys")
-        key = conn.scalar(stored)
-    if key is None:
-        key = tokens.new_key()
-        conn.execute(collector_keys.insert().values(private_key=key, created_us=now))
-    return bytes(key)

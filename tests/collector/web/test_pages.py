@@ -13,6 +13,8 @@ from sqlalchemy import insert
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from kvflags_collector.access.keyring import Keyring
+from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.rollout import flags
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.verdict.compare import Standing
@@ -20,14 +22,24 @@ from kvflags_collector.verdict.decide import VerdictState
 from kvflags_collector.web.kept import Kept
 from kvflags_collector.web.pages import routes
 from kvflags_collector.web.render import STANDINGS, VERDICTS, render
+from kvflags_collector.web.viewer import Viewer
 
-CSP = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+CSP = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
 
 
 @contextmanager
 def _client(scene) -> Iterator[TestClient]:
     with closing(Kept(scene.db, lambda: scene.now)) as kept:
-        yield TestClient(Starlette(routes=routes(scene.db, kept, lambda: scene.now)))
+        yield TestClient(Starlette(routes=routes(scene.db, kept, _sessions(scene.db), lambda: scene.now)))
+
+
+def _sessions(db) -> Sessions:
+    sessions = Sessions(db, Keyring(db, required=False, clock=lambda: 0), lambda: 0)
+    sessions.start()
+    return sessions
 
 
 class _Text(HTMLParser):
@@ -82,7 +94,7 @@ def test_every_part_of_the_page_can_be_pointed_to_once(compared):
     with _client(compared) as client:
         ids = _Text(client.get(f"/rollouts/{compared.key}").text).ids
     parts = [
-        *("banner", "ramp", "health", "outcomes", "forest", "exposure"),
+        *("banner", "actions", "ramp", "health", "outcomes", "forest", "exposure"),
         *("coverage", "errors", "arms", "deployments", "feedback", "timeline"),
     ]
     assert [name for name in ids if name in parts] == parts
@@ -105,7 +117,8 @@ def test_the_twin_holds_all_that_the_page_shows(compared, page, twin, template):
     """What a page shows is what its template makes of the twin, after a way through text."""
     with _client(compared) as client:
         document, shown = json.loads(client.get(twin).text), client.get(page).text
-    assert render(template, {"page": document}) == shown
+    viewer = Viewer(None, may_operate=True, form=_sessions(compared.db).form(None), signed_in=False)
+    assert render(template, {"page": document, "viewer": viewer}) == shown
 
 
 def test_the_documents_name_their_schema(compared):
@@ -125,7 +138,7 @@ def test_the_first_page_lists_the_rollouts(compared):
 
 def test_without_any_flag_the_first_page_says_how_to_begin(db):
     with closing(Kept(db, lambda: 0)) as kept:
-        page = _Text(TestClient(Starlette(routes=routes(db, kept, lambda: 0))).get("/").text)
+        page = _Text(TestClient(Starlette(routes=routes(db, kept, _sessions(db), lambda: 0))).get("/").text)
     assert page.says("There is no flag yet. Create one: kvflags flags create cross-layer-blocks")
 
 

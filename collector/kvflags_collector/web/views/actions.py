@@ -10,13 +10,14 @@ from typing import Any
 
 from kvflags.flags import Phase
 
-__all__ = ["ACTIONS", "Action", "actions", "refused"]
+__all__ = ["ACTIONS", "Action", "actions", "refused", "shown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """says: what happens, before it is confirmed. phases: in which it can be done. typed: the flag's key is asked for,
-    since it reaches everybody. promotes: doubt about the data, and harm, forbid it."""
+    since it reaches everybody. promotes: doubt about the data, and harm, forbid it. reason: what stands in the
+    log where none was given, since nobody writes an essay before stopping a fire; empty where one has to be."""
 
     name: str
     label: str
@@ -26,9 +27,9 @@ class Action:
     tone: str = "calm"
     promotes: bool = False
     typed: bool = False
+    reason: str = ""
 
 
-_LIVE = frozenset({Phase.RUNNING, Phase.PAUSED})
 _ANY = frozenset(Phase)
 
 ACTIONS = {
@@ -41,6 +42,7 @@ ACTIONS = {
             "abort {key}",
             frozenset({Phase.DRAFT, Phase.RUNNING, Phase.PAUSED, Phase.COMPLETED}),
             tone="bad",
+            reason="stopped from the page",
         ),
         Action(
             "kill",
@@ -49,6 +51,7 @@ ACTIONS = {
             "kill {key}",
             _ANY,
             tone="bad",
+            reason="stopped from the page",
         ),
         Action("unkill", "Clear the kill switch", "What was condemned stays condemned.", "kill {key} --clear", _ANY),
         Action(
@@ -100,19 +103,22 @@ _BLOCKING = {"hold", "regression", "invalid"}
 
 def actions(flag: Mapping[str, Any], ramp: Mapping[str, Any] | None, verdict: str) -> list[dict[str, Any]]:
     """Those that make sense now; `refused` says why one cannot be done yet, null where it can."""
-    return [
-        {
-            "name": one.name,
-            "label": one.label,
-            "says": one.says,
-            "tone": one.tone,
-            "typed": one.typed,
-            "refused": refused(one, verdict),
-            "cli": _line(one, flag),
-        }
-        for one in ACTIONS.values()
-        if _sensible(one, flag, ramp)
-    ]
+    return [shown(one, flag, refused(one, verdict)) for one in ACTIONS.values() if _sensible(one, flag, ramp)]
+
+
+def shown(action: Action, flag: Mapping[str, Any], because: str | None) -> dict[str, Any]:
+    """As a page offers it at the flag's revision; `refused`: why it cannot be done, null where it can."""
+    return {
+        "name": action.name,
+        "label": action.label,
+        "says": action.says,
+        "tone": action.tone,
+        "typed": action.typed,
+        "needs_reason": not action.reason,
+        "refused": because,
+        "revision": flag["revision"],
+        "cli": _line(action, flag),
+    }
 
 
 def refused(action: Action, verdict: str) -> str | None:

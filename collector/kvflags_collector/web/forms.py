@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms that pages send: read within bounds, and only from pages of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kvflags.errors import KvflagsError, UsageError
+from kvflags_collector.access.sessions import COOKIE, Sessions
+from kvflags_collector.web.answers import failed
+
+__all__ = ["Fields", "from_our_page", "handled"]
+
+Fields = Mapping[str, str]
+_MOST_FIELDS = 20
+_AGAIN = "load the page again and send its form"
+
+
+def handled(act: Callable[[Request, Fields], Response]) -> Callable[[Request], object]:
+    """A route's handler: the body is read on the loop, and `act` runs in a thread. What it raises becomes a page."""
+
+    async def handle(request: Request) -> Response:
+        body = await request.body()
+        try:
+            return await run_in_threadpool(act, request, _fields(request, body))
+        except KvflagsError as problem:
+            return failed(problem)
+
+    return handle
+
+
+def from_our_page(request: Request, fields: Fields, sessions: Sessions) -> None:
+    """UsageError for a form that a page of ours did not make: another site has a browser send what it likes."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if site not in {"same-origin", "none"} or not sessions.ours(fields.get("form", ""), request.cookies.get(COOKIE)):
+        raise UsageError("this form was not made for you by this collector, or you signed in since", hint=_AGAIN)
+
+
+def _fields(request: Request, body: bytes) -> Fields:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if body and kind != "application/x-www-form-urlencoded":
+        raise UsageError("a form is sent as application/x-www-form-urlencoded", hint=_AGAIN)
+    try:
+        return dict(
+            parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+        )
+    except ValueError as error:
+        raise UsageError("the form cannot be read", hint=_AGAIN) from error

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, select, update
 
 from kvflags.errors import Conflict, ErrorCode, NotFound
 from kvflags.features import FEATURES
@@ -18,9 +18,32 @@ from kvflags_collector.rollout.standing import unsafe
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store import presence, skew
 from kvflags_collector.store.spans import mark_minutes
-from kvflags_collector.times import rfc3339
+from kvflags_collector.times import SECOND, rfc3339
 
 __all__ = ["heartbeat"]
+
+# Built once: building a statement takes longer than running it, and these run for each engine every 30 s.
+_R, _E, _D = tables.registrations.c, tables.engines.c, tables.deployments.c
+_REGISTRATION = select(tables.registrations).where(_R.id == bindparam("registration"))
+_TWIN = (
+    select(_E.registration, _E.deployment)
+    .where(
+        _E.engine_id == bindparam("engine_id"),
+        _E.registration != bindparam("registration"),
+        _E.lease_until_us > bindparam("now"),
+        _E.last_us > bindparam("registered_us"),
+    )
+    .limit(1)
+)
+_MINE = (_E.registration == bindparam("its_registration"), _E.engine_id == bindparam("its_engine"))
+_ENGINE = select(tables.engines).where(*_MINE)
+_RENEW = update(tables.engines).where(*_MINE)
+_SEEN = update(tables.deployments).where(_D.id == bindparam("deployment"))
+
+# A busy engine moves something between any two heartbeats; looking at all its peers each time was half of their cost.
+_LOOK_AGAIN_US = 300 * SECOND
+
+_Engine = Mapping[str, Any]
 
 
 def heartbeat(
@@ -37,15 +60,14 @@ def heartbeat(
     _refuse_duplicate(conn, registration, beat.engine_id, now)
     before, engine = _take_in(conn, registration, beat, timing, now)
     expected = Facts.from_json(engine["facts"]).dp
-    leases.renew(conn, registration_id, beat.engine_id, expected=expected, timing=timing, now=now)
+    leases.renew(conn, registration_id, expected=expected, until=engine["lease_until_us"])
     if registration["deployment"] is None:
         return _answer(known.values(), [], {"replace": 0, "live": 0}, now)
     return _identified(conn, known, before, engine, now)
 
 
 def _registration(conn: Connection, registration_id: str, known: Iterable[Flag], now: int) -> RowMapping:
-    t = tables.registrations
-    row = conn.execute(select(t).where(t.c.id == registration_id)).mappings().first()
+    row = conn.execute(_REGISTRATION, {"registration": registration_id}).mappings().first()
     if row is None or _outlived(conn, row, known, now):
         raise NotFound(
             "this registration is not known, or its epoch was closed",
@@ -60,10 +82,8 @@ def _refuse_duplicate(conn: Connection, registration: RowMapping, engine_id: str
 
     An engine that was restarted under its id falls silent before its successor registers, which tells the two apart.
     """
-    e = tables.engines.c
-    other = (e.engine_id == engine_id, e.registration != registration["id"], e.lease_until_us > now)
-    query = select(e.registration, e.deployment).where(*other, e.last_us > registration["registered_us"])
-    if twin := conn.execute(query.limit(1)).first():
+    asked = {"engine_id": engine_id, "registration": registration["id"], "now": now}
+    if twin := conn.execute(_TWIN, asked | {"registered_us": registration["registered_us"]}).first():
         raise Conflict(
             f"the engine id {engine_id!r} is in use by another process of {twin.deployment or 'an unknown deployment'}",
             hint="give each engine its own kv_transfer_config.engine_id",
@@ -86,29 +106,31 @@ def _outlived(conn: Connection, registration: RowMapping, known: Iterable[Flag],
 
 def _take_in(
     conn: Connection, registration: RowMapping, beat: Heartbeat, timing: Timing, now: int
-) -> tuple[RowMapping | None, RowMapping]:
-    """Store the heartbeat; gives the engine's row as it was (None: new) and as it is."""
-    t = tables.engines
-    mine = (t.c.registration == registration["id"], t.c.engine_id == beat.engine_id)
-    before = conn.execute(select(t).where(*mine)).mappings().first()
+) -> tuple[_Engine | None, _Engine]:
+    """Store the heartbeat with the lease that it renews; gives the engine's row as it was (None: new) and as it is."""
+    mine = {"its_registration": registration["id"], "its_engine": beat.engine_id}
+    row = conn.execute(_ENGINE, mine).mappings().first()
+    before: _Engine | None = None if row is None else dict(row)
     earlier = Facts.from_json((before or registration)["facts"])
     values = beat.columns | {
         "facts": earlier.updated(beat.facts).to_json(),
         "skew_ms": _skew_ms(before, beat, now),
         "last_us": now,
+        "lease_until_us": now + timing.running_us,
     }
     if before is None:
         identity = {"registration": registration["id"], "engine_id": beat.engine_id, "first_us": now}
         inherited = {name: registration[name] for name in ("deployment", "generation", "role")}
-        conn.execute(t.insert().values(**identity, **inherited, **values, lease_until_us=now + timing.running_us))
+        engine: _Engine = identity | inherited | values
+        conn.execute(tables.engines.insert(), engine)
     else:
-        conn.execute(update(t).where(*mine).values(**values))
-    engine = conn.execute(select(t).where(*mine)).mappings().one()
+        conn.execute(_RENEW, mine | values)
+        engine = {**before, **values}
     _keep_time(conn, engine, new=before is None, now=now)
     return before, engine
 
 
-def _skew_ms(before: RowMapping | None, beat: Heartbeat, now: int) -> float | None:
+def _skew_ms(before: _Engine | None, beat: Heartbeat, now: int) -> float | None:
     """How far the engine's clock is ahead; as it was where this heartbeat does not tell."""
     known = before["skew_ms"] if before else None
     if beat.clock_us is None:
@@ -116,25 +138,25 @@ def _skew_ms(before: RowMapping | None, beat: Heartbeat, now: int) -> float | No
     return skew.estimate(None if known is None else round(known * 1000), beat.clock_us, now) / 1000
 
 
-def _keep_time(conn: Connection, engine: RowMapping, *, new: bool, now: int) -> None:
+def _keep_time(conn: Connection, engine: _Engine, *, new: bool, now: int) -> None:
     """Note that the engine was alive, and how wrong its clock is; a change has the last minutes rolled again."""
     deployment, engine_id = engine["deployment"] or "", engine["engine_id"]
     presence.note(conn, deployment, engine["generation"], engine_id, new=new, now_us=now)
     if engine["skew_ms"] is not None:
         minutes = skew.note(conn, engine_id, deployment, round(engine["skew_ms"] * 1000), now)
-        mark_minutes(conn, [(minute, deployment) for minute in minutes], [])
+        if minutes:
+            mark_minutes(conn, [(minute, deployment) for minute in minutes], [])
 
 
 def _identified(
-    conn: Connection, known: Mapping[str, Flag], before: RowMapping | None, engine: RowMapping, now: int
+    conn: Connection, known: Mapping[str, Flag], before: _Engine | None, engine: _Engine, now: int
 ) -> dict[str, Any]:
     deployment, generation = engine["deployment"], engine["generation"]
-    seen = update(tables.deployments).where(tables.deployments.c.id == deployment).values(last_seen_us=now)
-    conn.execute(seen)
+    conn.execute(_SEEN, {"deployment": deployment, "last_seen_us": now})
     new = before is None or before["lease_until_us"] <= now
     if new or _differs(before, engine, "facts"):
         _condemn_unsafe(conn, known, engine)
-    if new or _differs(before, engine, "facts") or (engine["ok"] and _differs(before, engine, "ok")):
+    if new or _differs(before, engine, "facts") or _moves(before, engine):
         observe.observe(conn, deployment, observe.quiet(known.values()), now)
     if new or _differs(before, engine, "resolved"):
         mixed.look(conn, deployment, generation, now)
@@ -144,11 +166,18 @@ def _identified(
     return _answer(known.values(), condemned, {"replace": live if condemned else 0, "live": live}, now)
 
 
-def _differs(before: RowMapping | None, engine: RowMapping, column: str) -> bool:
+def _differs(before: _Engine | None, engine: _Engine, column: str) -> bool:
     return before is None or before[column] != engine[column]
 
 
-def _condemn_unsafe(conn: Connection, known: Mapping[str, Flag], engine: RowMapping) -> None:
+def _moves(before: _Engine | None, engine: _Engine) -> bool:
+    """Whether it has transferred for the first time, or first in these minutes: then those that left are forgotten."""
+    if before is None or not engine["ok"] or before["ok"] == engine["ok"]:
+        return False
+    return not before["ok"] or bool(before["last_us"] // _LOOK_AGAIN_US != engine["last_us"] // _LOOK_AGAIN_US)
+
+
+def _condemn_unsafe(conn: Connection, known: Mapping[str, Flag], engine: _Engine) -> None:
     """Facts that only the worker knows can show that what runs is unsafe: it cannot stop, but it must be replaced."""
     facts = Facts.from_json(engine["facts"])
     for flag in known.values():

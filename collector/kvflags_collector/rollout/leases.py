@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, and_, func, select, update
+from sqlalchemy import CompoundSelect, Connection, RowMapping, and_, bindparam, func, select, union_all, update
 
 from kvflags_collector.store import locks
 from kvflags_collector.store.control_tables import collectors, engines, registrations
@@ -14,6 +14,21 @@ from kvflags_collector.times import SECOND
 
 __all__ = ["Timing", "bridge", "first_lease", "head_count", "live_engines", "live_registrations", "renew"]
 
+# Statements of every heartbeat are built once: building one takes SQLAlchemy longer than it takes SQLite to run it.
+_ALIVE = select(func.max(collectors.c.alive_us))
+_UNDER = select(func.count()).select_from(engines).where(engines.c.registration == bindparam("registration"))
+_GIVE_WAY = update(registrations).where(registrations.c.id == bindparam("registration"))
+_GIVE_WAY_TO_LATER = _GIVE_WAY.where(registrations.c.lease_until_us < bindparam("until"))
+_R = registrations.c
+_PEERS = (
+    select(registrations)
+    .where(
+        _R.lease_until_us > bindparam("now"),
+        _R.deployment == bindparam("deployment"),
+        _R.generation == bindparam("generation"),
+    )
+    .order_by(_R.registered_us)
+)
 # The name under which this collector notes that it was alive. Several collectors will each have their own.
 _SELF = "collector"
 
@@ -47,6 +62,9 @@ def live_registrations(
     conn: Connection, now: int, deployment: str | None = None, generation: str | None = None
 ) -> Sequence[RowMapping]:
     """Registrations whose lease holds, the oldest first; of one deployment or generation where given."""
+    if deployment is not None and generation is not None:
+        given = {"now": now, "deployment": deployment, "generation": generation}
+        return conn.execute(_PEERS, given).mappings().all()
     query = select(registrations).where(registrations.c.lease_until_us > now).order_by(registrations.c.registered_us)
     if deployment is not None:
         query = query.where(registrations.c.deployment == deployment)
@@ -72,21 +90,18 @@ def first_lease(timing: Timing, running: str | None, now: int) -> int:
     return now + (timing.starting_us if running is None else timing.running_us)
 
 
-def renew(conn: Connection, registration: str, engine: str, *, expected: int, timing: Timing, now: int) -> None:
-    """A heartbeat came: the engine's lease runs anew, and the registration's starting lease gives way to it.
+def renew(conn: Connection, registration: str, *, expected: int, until: int) -> None:
+    """A heartbeat came, and its engine holds a lease: the registration's starting lease gives way to that.
 
     With data parallelism (`expected` engines under one registration) the starting lease stays until all were heard,
     else those that load more slowly would be taken for dead.
     """
-    until = now + timing.running_us
-    mine = and_(engines.c.registration == registration, engines.c.engine_id == engine)
-    conn.execute(update(engines).where(mine).values(lease_until_us=until))
-    under = select(func.count()).select_from(engines).where(engines.c.registration == registration)
-    complete = (conn.scalar(under) or 0) >= expected
-    gives_way = registrations.c.id == registration
-    if not complete:
-        gives_way = and_(gives_way, registrations.c.lease_until_us < until)
-    conn.execute(update(registrations).where(gives_way).values(lease_until_us=until))
+    complete = expected <= 1 or (conn.scalar(_UNDER, {"registration": registration}) or 0) >= expected
+    given = {"registration": registration, "lease_until_us": until}
+    if complete:
+        conn.execute(_GIVE_WAY, given)
+    else:
+        conn.execute(_GIVE_WAY_TO_LATER, given | {"until": until})
 
 
 def bridge(conn: Connection, timing: Timing, now: int) -> bool:
@@ -95,7 +110,7 @@ def bridge(conn: Connection, timing: Timing, now: int) -> bool:
     Nobody could heartbeat while no collector was alive. Every lease that held when that began is extended to the end of
     the outage plus one lease, so that nothing is decided anew because of it.
     """
-    alive = conn.scalar(select(func.max(collectors.c.alive_us)))
+    alive = conn.scalar(_ALIVE)
     if alive is not None and now - alive < SECOND:
         # Once a second is enough to tell an outage of 90 s from none, and spares a page write per request.
         return False
@@ -112,7 +127,7 @@ def bridge(conn: Connection, timing: Timing, now: int) -> bool:
 def _note_alive(conn: Connection, now: int) -> int | None:
     """Note it, once others have: of those who come at the same time only the first sees the outage's end."""
     locks.once(conn, "collectors")
-    alive: int | None = conn.scalar(select(func.max(collectors.c.alive_us)))
+    alive: int | None = conn.scalar(_ALIVE)
     if alive is None:
         conn.execute(collectors.insert().values(id=_SELF, alive_us=now))
     elif now - alive >= SECOND:
@@ -122,14 +137,24 @@ def _note_alive(conn: Connection, now: int) -> int | None:
 
 def head_count(conn: Connection, now: int, deployment: str | None = None) -> dict[tuple[str | None, str], int]:
     """Live engines of each (deployment, generation): those that heartbeat, and each registration still starting."""
+    query, given = (_HEADS, {"now": now}) if deployment is None else (_HEADS_OF, {"now": now, "deployment": deployment})
     counts: dict[tuple[str | None, str], int] = {}
-    living = engines.c.lease_until_us > now
+    for name, generation, number in conn.execute(query, given):
+        counts[name, generation] = counts.get((name, generation), 0) + number
+    return counts
+
+
+def _heads(*, of_one: bool) -> CompoundSelect[str | None, str, int]:
+    living = engines.c.lease_until_us > bindparam("now")
     heard = select(engines.c.registration).where(living)
-    starting = and_(registrations.c.lease_until_us > now, registrations.c.id.not_in(heard))
+    starting = and_(registrations.c.lease_until_us > bindparam("now"), registrations.c.id.not_in(heard))
+    parts = []
     for table, lives in ((engines, living), (registrations, starting)):
         query = select(table.c.deployment, table.c.generation, func.count()).where(lives)
-        if deployment is not None:
-            query = query.where(table.c.deployment == deployment)
-        for name, generation, number in conn.execute(query.group_by(table.c.deployment, table.c.generation)):
-            counts[name, generation] = counts.get((name, generation), 0) + number
-    return counts
+        if of_one:
+            query = query.where(table.c.deployment == bindparam("deployment"))
+        parts.append(query.group_by(table.c.deployment, table.c.generation))
+    return union_all(*parts)
+
+
+_HEADS, _HEADS_OF = _heads(of_one=False), _heads(of_one=True)

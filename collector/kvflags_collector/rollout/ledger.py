@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from kvflags.errors import Conflict, ErrorCode
 from kvflags.features import FEATURES
@@ -25,6 +25,15 @@ __all__ = ["heartbeat", "register", "turned_on", "whose"]
 
 # Safe mode: that many predecessors in a row died without a clean stop. Two can be an eviction and its retry.
 _DEATHS = 3
+
+
+_R = tables.registrations.c
+# Built once: building a statement takes longer than running it, and a fleet that restarts registers all at once.
+_REGISTRATION = select(tables.registrations).where(_R.id == bindparam("registration"))
+_RENEW = update(tables.registrations).where(_R.id == bindparam("registration"))
+_SEEN = update(tables.deployments).where(tables.deployments.c.id == bindparam("deployment"))
+_TOLD = select(_R.told).where(_R.id == bindparam("registration"))
+_DEPLOYMENT = select(_R.deployment).where(_R.id == bindparam("registration"))
 
 
 def register(conn: Connection, body: Mapping[str, Any], now: int, timing: Timing | None = None) -> dict[str, Any]:
@@ -51,8 +60,7 @@ def register(conn: Connection, body: Mapping[str, Any], now: int, timing: Timing
 
 def whose(conn: Connection, registration_id: str) -> str:
     """The deployment of a registration, which it keeps; the registration itself where it names or is none."""
-    t = tables.registrations
-    return conn.scalar(select(t.c.deployment).where(t.c.id == registration_id)) or registration_id
+    return conn.scalar(_DEPLOYMENT, {"registration": registration_id}) or registration_id
 
 
 def turned_on(conn: Connection, registration_id: str, now: int) -> bool:
@@ -63,8 +71,7 @@ def turned_on(conn: Connection, registration_id: str, now: int) -> bool:
 
 
 def _see(conn: Connection, deployment: str, now: int) -> None:
-    seen = update(tables.deployments).where(tables.deployments.c.id == deployment).values(last_seen_us=now)
-    if conn.execute(seen).rowcount == 0:
+    if conn.execute(_SEEN, {"deployment": deployment, "last_seen_us": now}).rowcount == 0:
         row = {"id": deployment, "first_seen_us": now, "last_seen_us": now}
         conn.execute(tables.deployments.insert().values(**row))
 
@@ -82,17 +89,17 @@ def _enter(conn: Connection, told: Registration, timing: Timing, now: int) -> No
         "running": told.running,
         "problems": list(told.problems),
     }
-    before = conn.execute(select(t).where(t.c.id == told.registration_id)).mappings().first()
+    before = conn.execute(_REGISTRATION, {"registration": told.registration_id}).mappings().first()
     if before is None:
         identity = {"id": told.registration_id, "deployment": told.deployment, "generation": told.generation}
-        conn.execute(t.insert().values(**identity, **values, registered_us=now, lease_until_us=lease))
+        conn.execute(t.insert(), identity | values | {"registered_us": now, "lease_until_us": lease})
         return
     if (before["deployment"], before["generation"]) != (told.deployment, told.generation):
         message = "this registration id belongs to another deployment or generation"
         raise Conflict(message, hint="make a new id for each start", code=ErrorCode.INVALID)
     # A retry does not shorten what holds, and an engine that runs needs no starting lease again.
     until = max(lease, before["lease_until_us"])
-    conn.execute(update(t).where(t.c.id == told.registration_id).values(**values, lease_until_us=until))
+    conn.execute(_RENEW, {"registration": told.registration_id, **values, "lease_until_us": until})
 
 
 def _note_told(conn: Connection, told: Registration, decisions: Sequence[Decision]) -> None:
@@ -102,15 +109,14 @@ def _note_told(conn: Connection, told: Registration, decisions: Sequence[Decisio
     """
     if told.local is not None:
         return
-    t = tables.registrations
-    before = conn.scalar(select(t.c.told).where(t.c.id == told.registration_id)) or {}
+    before = conn.scalar(_TOLD, {"registration": told.registration_id}) or {}
     kept = {
         decision.flag: before[decision.flag]
         if decision.flag in before and told.running not in {None, decision.variant}
         else {"epoch": decision.epoch, "variant": decision.variant}
         for decision in decisions
     }
-    conn.execute(update(t).where(t.c.id == told.registration_id).values(told=kept))
+    conn.execute(_RENEW, {"registration": told.registration_id, "told": kept})
 
 
 def _tell(conn: Connection, flag: Flag, told: Registration, deployment: str, now: int) -> Decision:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, func, or_, select, update
 
 from kvflags.flags import Comparison, Decision, Flag, PinState, Ruling, Variant
 from kvflags_collector.rollout import leases
@@ -70,10 +70,26 @@ def decision(flag: Flag, pin: Pin, signed: str | None = None) -> Decision:
     )
 
 
+# Built once: every heartbeat and every registration asks it, some more than once.
+_WHERE = [pins.c[name] == bindparam(name) for name in ("flag", "deployment", "generation")]
+_OPEN = select(pins).where(pins.c.closed_us.is_(None), *_WHERE)
+_LAST_EPOCH = select(func.max(pins.c.epoch)).where(*_WHERE)
+_ENDED = select(pins).where(
+    pins.c.closed_us.is_(None),
+    ~exists().where(
+        registrations.c.deployment == pins.c.deployment,
+        registrations.c.generation == pins.c.generation,
+        registrations.c.lease_until_us > bindparam("now"),
+    ),
+    or_(pins.c.held_until_us.is_(None), pins.c.held_until_us <= bindparam("now")),
+)
+_ENDED_ALL, _ENDED_OF = (query.order_by(pins.c.id) for query in (_ENDED, _ENDED.where(_WHERE[1])))
+
+
 def open_pin(conn: Connection, flag: str, deployment: str, generation: str) -> Pin | None:
     """The pin in force (pinned or condemned), None while the generation is open."""
-    found = open_pins(conn, pins.c.flag == flag, pins.c.deployment == deployment, pins.c.generation == generation)
-    return found[0] if found else None
+    row = conn.execute(_OPEN, {"flag": flag, "deployment": deployment, "generation": generation}).mappings().first()
+    return Pin(**row) if row else None
 
 
 def open_pins(conn: Connection, *where: ColumnElement[bool]) -> list[Pin]:
@@ -84,10 +100,7 @@ def open_pins(conn: Connection, *where: ColumnElement[bool]) -> list[Pin]:
 
 def last_epoch(conn: Connection, flag: str, deployment: str, generation: str) -> int:
     """The highest epoch this generation ever had under the flag; 0 for none."""
-    query = select(func.max(pins.c.epoch)).where(
-        pins.c.flag == flag, pins.c.deployment == deployment, pins.c.generation == generation
-    )
-    return conn.scalar(query) or 0
+    return conn.scalar(_LAST_EPOCH, {"flag": flag, "deployment": deployment, "generation": generation}) or 0
 
 
 def make(
@@ -120,7 +133,7 @@ def make(
         "pinned_us": now,
         "held_until_us": held_until,
     }
-    conn.execute(pins.insert().values(**row))
+    conn.execute(pins.insert(), row)
     made = open_pin(conn, flag.key, deployment, generation)
     assert made is not None, "it was inserted in this transaction"
     return made
@@ -168,15 +181,10 @@ def exclude(conn: Connection, deployment: str, generation: str, because: str) ->
 
 def close_ended(conn: Connection, now: int, deployment: str | None = None) -> Sequence[Pin]:
     """Close the epochs whose last lease ended (of one deployment where given), with their alarms."""
-    living = exists().where(
-        registrations.c.deployment == pins.c.deployment,
-        registrations.c.generation == pins.c.generation,
-        registrations.c.lease_until_us > now,
+    query, given = (
+        (_ENDED_ALL, {"now": now}) if deployment is None else (_ENDED_OF, {"now": now, "deployment": deployment})
     )
-    ended = [~living, or_(pins.c.held_until_us.is_(None), pins.c.held_until_us <= now)]
-    if deployment is not None:
-        ended.append(pins.c.deployment == deployment)
-    over = open_pins(conn, *ended)
+    over = [Pin(**row) for row in conn.execute(query, given).mappings()]
     for pin in over:
         close(conn, pin, now)
         theirs = and_(alarms.c.deployment == pin.deployment, alarms.c.generation == pin.generation)

@@ -3,16 +3,28 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, bindparam, select
 
 from kvflags.features import FEATURES, Feature
 from kvflags.flags import Assignment, Facts, Flag, Refusal, RuleClass, Ruling, Standing, evaluate, refusals
-from kvflags_collector.rollout import declared, gate, leases, observe, pins
+from kvflags_collector.rollout import declared, gate, leases, observe
 from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import SECOND, lasting
 
 __all__ = ["assignment", "opted", "rule", "standing", "unobserved", "unsafe"]
+
+
+def _of(table: Table) -> tuple[ColumnElement[bool], ...]:
+    return table.c.flag == bindparam("flag"), table.c.deployment == bindparam("deployment")
+
+
+# Built once: every decision asks them.
+_ROW = select(tables.deployments).where(tables.deployments.c.id == bindparam("deployment"))
+_OPTED = select(tables.opts.c.opted).where(*_of(tables.opts))
+_ASSIGNMENT = select(tables.assignments).where(*_of(tables.assignments))
+_P = tables.pins.c
+_SAFE_MODE = select(_P.id).where(*_of(tables.pins), _P.closed_us.is_(None), _P.condemned_reason == "safe_mode").limit(1)
 
 
 def rule(conn: Connection, flag: Flag, deployment: str, now: int) -> Ruling:
@@ -24,7 +36,7 @@ def standing(
     conn: Connection, flag: Flag, deployment: str, now: int, *, role: str | None = None, facts: Facts | None = None
 ) -> Standing:
     """The standing of a generation about to be pinned; `role` and `facts` are those of the engine that registers."""
-    row = conn.execute(select(tables.deployments).where(tables.deployments.c.id == deployment)).mappings().first()
+    row = conn.execute(_ROW, {"deployment": deployment}).mappings().first()
     stated = declared.of(conn, deployment)
     seen = observe.seen(conn, row, stated, now) if row else {}
     known = stated.over(facts) if facts else None
@@ -74,18 +86,16 @@ def unobserved(conn: Connection, flag: Flag, row: RowMapping, stated: Declaratio
 
 def opted(conn: Connection, flag: str, deployment: str) -> str | None:
     """`in` or `out` where somebody said so by hand."""
-    mine = (tables.opts.c.flag == flag, tables.opts.c.deployment == deployment)
-    return conn.scalar(select(tables.opts.c.opted).where(*mine))
+    opted: str | None = conn.scalar(_OPTED, {"flag": flag, "deployment": deployment})
+    return opted
 
 
 def assignment(conn: Connection, flag: str, deployment: str) -> Assignment | None:
     """What the last ramp step dealt to the deployment."""
-    mine = (tables.assignments.c.flag == flag, tables.assignments.c.deployment == deployment)
-    row = conn.execute(select(tables.assignments).where(*mine)).mappings().first()
+    row = conn.execute(_ASSIGNMENT, {"flag": flag, "deployment": deployment}).mappings().first()
     return Assignment.from_json(dict(row)) if row else None
 
 
 def _in_safe_mode(conn: Connection, flag: str, deployment: str) -> bool:
     # The cause lasts as long as the generation that died under `on` does.
-    c = tables.pins.c
-    return bool(pins.open_pins(conn, c.flag == flag, c.deployment == deployment, c.condemned_reason == "safe_mode"))
+    return conn.execute(_SAFE_MODE, {"flag": flag, "deployment": deployment}).first() is not None

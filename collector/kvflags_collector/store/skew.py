@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from kvflags_collector.store.rollup_tables import clock_skews
 from kvflags_collector.times import SECOND
@@ -28,6 +28,9 @@ _LONGEST_WAY_US = 15 * SECOND
 _DRIFT_US = 3_000
 # What is corrected: well above the way here on a good network, well below a minute.
 _MATTERS_US = SECOND
+_C = clock_skews.c
+# Built once: every heartbeat asks it.
+_LAST = select(_C.skew_us).where(_C.engine_id == bindparam("engine_id")).order_by(_C.since_us.desc()).limit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,7 @@ def note(conn: Connection, engine_id: str, deployment: str, skew_us: int, now_us
 
     Returns the minutes that spans received just now, before all collectors see the change, may have been counted in.
     """
-    c = clock_skews.c
-    last = conn.scalar(select(c.skew_us).where(c.engine_id == engine_id).order_by(c.since_us.desc()).limit(1)) or 0
+    last = conn.scalar(_LAST, {"engine_id": engine_id}) or 0
     skew_us = skew_us if abs(skew_us) >= _MATTERS_US else 0
     if abs(skew_us - last) < _MATTERS_US:
         return ()

@@ -161,3 +161,21 @@ def test_before_any_observation_an_engines_own_facts_can_refuse(fleet):
     assert fleet.register("one head", facts={"kv_heads_per_rank": 1})["reason"] == "gate:one_kv_head_per_rank"
     # What is not known yet refuses nothing by itself: the backend, here.
     assert fleet.register("fine", "c/ns/b")["reason"] == "not_observed"
+
+
+def test_an_engine_that_left_is_forgotten_within_minutes_by_those_that_go_on(fleet):
+    fleet.create()
+    fleet.pair()
+    fleet.register("odd", role="decode")
+    fleet.beat("odd", facts={"block_size": 32})
+    prefill, decode = (f"c/ns/a-g1-{role}" for role in ("prefill", "decode"))
+
+    def sizes() -> set[int]:
+        [(observed,)] = fleet.rows("deployments", "observed")
+        return {facts["block_size"] for facts in observed["decode"]}
+
+    assert sizes() == {16, 32}
+    for moved in range(2, 20):
+        fleet.passes(25, beating=(prefill,))
+        fleet.beat(decode, exercised={"ok": moved, "errors": 0})
+    assert sizes() == {16}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import CompoundSelect, Connection, RowMapping, and_, bindparam, func, select, union_all, update
+from sqlalchemy import CompoundSelect, Connection, RowMapping, and_, bindparam, exists, func, select, union_all, update
 
 from kvflags_collector.store import locks
 from kvflags_collector.store.control_tables import collectors, engines, registrations
@@ -146,8 +146,9 @@ def head_count(conn: Connection, now: int, deployment: str | None = None) -> dic
 
 def _heads(*, of_one: bool) -> CompoundSelect[str | None, str, int]:
     living = engines.c.lease_until_us > bindparam("now")
-    heard = select(engines.c.registration).where(living)
-    starting = and_(registrations.c.lease_until_us > bindparam("now"), registrations.c.id.not_in(heard))
+    # Of each registration by itself: `not in` would go through the engines of the whole fleet for one deployment.
+    heard = exists().where(engines.c.registration == registrations.c.id, living)
+    starting = and_(registrations.c.lease_until_us > bindparam("now"), ~heard)
     parts = []
     for table, lives in ((engines, living), (registrations, starting)):
         query = select(table.c.deployment, table.c.generation, func.count()).where(lives)

@@ -196,6 +196,12 @@ pins = Table(
         sqlite_where=text("closed_us IS NULL"),
         postgresql_where=text("closed_us IS NULL"),
     ),
+    Index(
+        "ix_pins_open_deployment",
+        "deployment",
+        sqlite_where=text("closed_us IS NULL"),
+        postgresql_where=text("closed_us IS NULL"),
+    ),
 )
 
 # told: {flag: {epoch, variant}} of the last answer; null for an engine with settings of its own.

@@ -2,6 +2,7 @@
 """Who counts as alive, when an epoch ends, and that an outage of the collector decides nothing."""
 
 import pytest
+from sqlalchemy import event
 
 from kvflags.errors import ErrorCode, NotFound
 from kvflags_collector.rollout import leases
@@ -201,3 +202,30 @@ def test_heartbeats_tell_who_was_alive_and_how_wrong_its_clock_is(fleet):
         ("engine-r1", 3597 * SECOND),
         ("engine-r1", 3600 * SECOND),
     ]
+
+
+def test_no_engine_that_registers_or_heartbeats_costs_a_look_at_the_whole_fleet(fleet):
+    if fleet.db.engine.dialect.name != "sqlite":
+        pytest.skip("a PostgreSQL this small goes through its tables whatever indexes there are")
+    fleet.create()
+    fleet.pair()
+    asked = []
+
+    def note(_conn, _cursor, statement, parameters, *_):
+        asked.append((statement, parameters))
+
+    event.listen(fleet.db.engine, "before_cursor_execute", note)
+    fleet.now += 25 * SECOND
+    fleet.beat("c/ns/a-g1-decode", exercised={"ok": 2, "errors": 0})
+    fleet.register("new", "c/ns/b")
+    fleet.beat("new")
+    event.remove(fleet.db.engine, "before_cursor_execute", note)
+    large = {"engines", "registrations", "pins", "deployments", "assignments", "presence", "clock_skews"}
+    with fleet.db.read() as conn:
+        for statement, parameters in asked:
+            # Once a second a note is made that the collector lives, and an outage would extend every lease there is.
+            if statement.startswith("BEGIN") or ("SET lease_until_us=? WHERE" in statement and "< ?" in statement):
+                continue
+            plan = [row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+            assert not [step for step in plan if step.split()[:1] == ["SCAN"] and step.split()[1] in large], statement
+    assert len(asked) > 30

@@ -115,7 +115,8 @@ def promote(key: str, body: Promote, once: Once) -> dict[str, Any]:
 @router.post("/{key}/decide")
 def hand_out(key: str, body: Decide, once: Once) -> dict[str, Any]:
     """Pin a generation and hand its decision out, signed."""
-    return once(lambda conn, now: decide.decide(conn, key, body.deployment, body.generation, now))
+    where = (body.deployment, body.generation)
+    return once(lambda conn, now: decide.decide(conn, key, *where, now), deployment=body.deployment)
 
 
 @router.get("/{key}/history")

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, select
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
 from kvflags_collector.api.context import Ctx, State
+from kvflags_collector.store import locks
 from kvflags_collector.store.control_tables import answers
 from kvflags_collector.times import SECOND
 
@@ -36,11 +37,14 @@ class _Once:
     fingerprint: str
     if_match: int | None
 
-    def __call__(self, act: Callable[[Connection, int], _Json]) -> _Json:
-        with self.state.db.write() as conn:
+    def __call__(self, act: Callable[[Connection, int], _Json], *, deployment: str | None = None) -> _Json:
+        """`deployment`: where the change concerns that one alone, and the rest of the fleet need not wait for it."""
+        with self.state.db.write(deployment=deployment) as conn:
             now = self.state.clock()
             if self.key is None:
                 return act(conn, now)
+            # One key given to requests about two deployments: the second must find the answer of the first.
+            locks.once(conn, f"answer {self.key}")
             given = self._given(conn, self.key)
             return self._keep(conn, self.key, act(conn, now), now) if given is None else given
 

@@ -10,9 +10,12 @@ import pytest
 from databases import stalled
 from postgres_server import Server
 from sqlalchemy import func, select
+from starlette.testclient import TestClient
 
 from kvflags.errors import ErrorCode, OperatorError, Unavailable
+from kvflags_collector.app import create_app
 from kvflags_collector.rollout import flags, ledger
+from kvflags_collector.settings import Settings
 from kvflags_collector.store import partitions
 from kvflags_collector.store.control_tables import collector_keys, collectors, pins
 from kvflags_collector.store.database import Database
@@ -179,3 +182,14 @@ def test_a_role_that_would_not_sync_commits_is_made_to(on_postgresql):
 def test_no_server_is_one_clear_error(tmp_path):
     with pytest.raises(OperatorError, match="cannot open the database: connection"):
         Database(f"postgresql://kvflags@/kvflags?host={tmp_path}", upgrade=True)
+
+
+def test_handing_a_decision_out_waits_for_its_own_deployment_only(two):
+    _create(two[0])
+    _register(two[0], "r", "c/ns/a")
+    app = create_app(Settings(db=two[1].url), two[1], clock=lambda: NOW)
+    ask, body = TestClient(app, "http://127.0.0.1"), {"deployment": "c/ns/a", "generation": "g"}
+    # Its threads do not run: none of them asks for the fleet's lock meanwhile.
+    with two[0].write(deployment="c/ns/b"):
+        assert ask.post("/api/v1/flags/k/decide", json=body, headers={"Idempotency-Key": "1"}).status_code == 200
+    ask.close()

@@ -38,8 +38,11 @@ def test_what_was_buffered_arrives_once_the_collector_answers(fleet, pair, link)
     eventually(lambda: fleet.transferred("outage", "r1") == 12, "the buffered spans")
     rows = fleet.rows("outage", "r1")
     assert {(row["failed"], row["dropped"]) for row in rows if row["transfers"]} == {(0, 0)}
-    # It says what it runs when it registers at last, and that becomes the pin.
-    assert [row["variant"] for row in rows if row["variant"]] == ["off"]
+    # It says what it runs when it registers at last, a heartbeat after its spans, and that becomes the pin.
+    variants = eventually(
+        lambda: [row["variant"] for row in fleet.rows("outage", "r1") if row["variant"]], "the pin of what runs"
+    )
+    assert variants == ["off"]
 
 
 def test_the_outcomes_of_every_request_arrive_too(fleet, pair):

@@ -108,7 +108,8 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         ofrep.router,
     ):
         app.include_router(router)
-    app.router.routes.extend([*http.routes(receiver), *pages.routes(db, kept, sessions, clock)])
+    shown, app.state.live = pages.routes(db, kept, sessions, clock)
+    app.router.routes.extend([*http.routes(receiver), *shown])
     return app
 
 

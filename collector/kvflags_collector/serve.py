@@ -56,14 +56,15 @@ def serve(settings: Settings) -> None:
         )
         with _signals_end_quietly():
             grpc = _Grpc(app, settings, reserved) if reserved else None
-            _Server(config, settings, grpc).run(sockets=[listener])
+            _Server(app, config, settings, grpc).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
     """HTTP, and gRPC beside it on the same loop: begun when the app is up, ended before it goes down."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, grpc: _Grpc | None) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config, settings: Settings, grpc: _Grpc | None) -> None:
         super().__init__(config)
+        self._app = app
         self._settings = settings
         self._grpc = grpc
 
@@ -90,6 +91,8 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # An open page would hold the drain up to its end: it listens again when we are back.
+        self._app.state.live.close()
         if self._grpc:
             await self._grpc.stop()
         await super().shutdown(sockets)

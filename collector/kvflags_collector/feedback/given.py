@@ -14,7 +14,7 @@ from kvflags_collector.rollout.audit import Actor
 from kvflags_collector.store.feedback_tables import given_feedback
 from kvflags_collector.times import rfc3339
 
-__all__ = ["edit", "give", "listing", "show", "withdraw"]
+__all__ = ["TAGS", "edit", "give", "listing", "show", "withdraw"]
 
 Json = dict[str, Any]
 

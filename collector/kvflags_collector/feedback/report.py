@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, select
 from kvflags.features import FEATURES
 from kvflags.flags import Arm, Comparison, Flag
 from kvflags_collector.feedback import effects, transfers
-from kvflags_collector.feedback.signals import signals
+from kvflags_collector.feedback.signals import signals, summary
 from kvflags_collector.feedback.totals import figures
 from kvflags_collector.judge import evidence, layout
 from kvflags_collector.judge.generations import Generation, generations
@@ -62,7 +62,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
         "arms": _arms(found),
         "deployments": [_row(one, flag) | {"verdict": _alone(one, alone)} for one in found],
         "alarms": raised,
-        "feedback": _feedback(signals(conn, flag.key, now)),
+        "feedback": summary(signals(conn, flag.key, now)),
         "data_health": {
             "effective_share": judged.effective_share,
             "mixed_generations": len({(a["deployment"], a["generation"]) for a in raised if a["kind"] == mixed.KIND}),
@@ -132,10 +132,3 @@ def _alarm(row: RowMapping) -> dict[str, Any]:
         "first_at": rfc3339(row["first_us"]),
         "ended_at": rfc3339(row["ended_us"]),
     }
-
-
-def _feedback(found: list[dict[str, Any]]) -> dict[str, Any]:
-    items = [item for item in found if not item["withdrawn"]]
-    signs = [item["sign"] for item in items]
-    counts = {"positive": signs.count("positive"), "negative": signs.count("negative")}
-    return counts | {"withdrawn": len(found) - len(items), "items": items}

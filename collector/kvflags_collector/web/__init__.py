@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages for people: server-rendered, no scripts. Each has a `.json` twin with the same content."""
+"""Pages for people: rendered here, and kept up to date by one script that they can do without.
+
+Each has a `.json` twin with the same content.
+"""

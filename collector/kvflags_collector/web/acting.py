@@ -20,7 +20,7 @@ from kvflags_collector.api.schemas import Change
 from kvflags_collector.rollout import course, flags
 from kvflags_collector.store.database import Database
 from kvflags_collector.web.answers import error, html
-from kvflags_collector.web.forms import Fields, from_our_page, handled
+from kvflags_collector.web.forms import Fields, from_our_page, handled, invalid
 from kvflags_collector.web.kept import Kept
 from kvflags_collector.web.viewer import viewer_of
 from kvflags_collector.web.views.actions import ACTIONS, Action, refused, shown
@@ -80,8 +80,7 @@ def _change(action: Action, key: str, fields: Fields) -> dict[str, Any]:
         author = fields.get("author", "").strip() or None
         asked = Change.model_validate({"author": author, "reason": reason, "revision": int(revision)})
     except ValidationError as wrong:
-        [first, *_] = wrong.errors()
-        raise UsageError(f"{first['loc'][0]}: {first['msg']}", hint="go back; nothing was changed") from wrong
+        raise invalid(wrong) from wrong
     return asked.model_dump()
 
 

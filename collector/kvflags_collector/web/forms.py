@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from kvflags.errors import KvflagsError, UsageError
 from kvflags_collector.access.sessions import COOKIE, Sessions
 from kvflags_collector.web.answers import failed
 
-__all__ = ["Fields", "from_our_page", "handled"]
+__all__ = ["Fields", "from_our_page", "handled", "invalid"]
 
 Fields = Mapping[str, str]
 _MOST_FIELDS = 20
@@ -39,6 +40,12 @@ def from_our_page(request: Request, fields: Fields, sessions: Sessions) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     if site not in {"same-origin", "none"} or not sessions.ours(fields.get("form", ""), request.cookies.get(COOKIE)):
         raise UsageError("this form was not made for you by this collector, or you signed in since", hint=_AGAIN)
+
+
+def invalid(wrong: ValidationError) -> UsageError:
+    """The first thing that is wrong with what was filled in."""
+    [first, *_] = wrong.errors()
+    return UsageError(f"{first['loc'][0]}: {first['msg']}", hint="go back; nothing was changed")
 
 
 def _fields(request: Request, body: bytes) -> Fields:

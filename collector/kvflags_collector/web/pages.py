@@ -15,10 +15,11 @@ from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.api.errors import status_of
 from kvflags_collector.store.database import Database
 from kvflags_collector.times import now_us
-from kvflags_collector.web import acting, login, static
+from kvflags_collector.web import acting, feedback, login, static
 from kvflags_collector.web.answers import HEADERS, error, failed, html
-from kvflags_collector.web.asked import asked
+from kvflags_collector.web.asked import Asked, asked
 from kvflags_collector.web.kept import Kept
+from kvflags_collector.web.live import Live
 from kvflags_collector.web.viewer import viewer_of
 from kvflags_collector.web.views import index, rollout
 
@@ -27,16 +28,24 @@ __all__ = ["routes"]
 _Document = dict[str, Any]
 
 
-def routes(db: Database, kept: Kept, sessions: Sessions, clock: Callable[[], int] = now_us) -> list[Route]:
-    """Pages over a database. Handlers are plain functions, so Starlette runs them in threads, off the loop."""
+def routes(db: Database, kept: Kept, sessions: Sessions, clock: Callable[[], int] = now_us) -> tuple[list[Route], Live]:
+    """Pages over a database, and what keeps open ones up to date, which the server ends before it drains.
+
+    Handlers are plain functions, so Starlette runs them in threads, off the loop.
+    """
     pages = _Pages(db, kept, clock)
-    return [
+    live = Live()
+    routes = [
         *_pair("/", "/index.json", "index.html", pages.index, sessions),
         *_pair("/rollouts/{key}", "/rollouts/{key}.json", "rollout.html", pages.rollout, sessions),
+        live.route("/rollouts/{key}/events", pages.version),
+        # Before the actions, among which it is none.
+        *feedback.routes(db, sessions, clock),
         *acting.routes(db, kept, sessions, clock),
         *login.routes(sessions),
         *static.routes(),
     ]
+    return routes, live
 
 
 class _Pages:
@@ -49,10 +58,16 @@ class _Pages:
         return index.page(self._db, self._kept.evidence, self._clock())
 
     def rollout(self, request: Request) -> _Document:
-        key = request.path_params["key"]
+        return self._of(request.path_params["key"], asked(request.query_params))
+
+    def version(self, request: Request) -> str:
+        version: str = self._of(request.path_params["key"], Asked())["version"]
+        return version
+
+    def _of(self, key: str, view: Asked) -> _Document:
         evidence = self._kept.evidence(key)
         with self._db.read() as conn:
-            return rollout.page(conn, key, evidence, asked(request.query_params), self._clock())
+            return rollout.page(conn, key, evidence, view, self._clock())
 
 
 def _pair(

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from kvflags_collector.feedback.given import TAGS
 from kvflags_collector.verdict.outcomes import Outcome
 from kvflags_collector.web import charts
 from kvflags_collector.web.asked import Asked
@@ -146,7 +147,9 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.globals.update(verdicts=VERDICTS, standings=STANDINGS, forest=charts.forest, area=charts.area, view=_view)
+_ENVIRONMENT.globals.update(
+    verdicts=VERDICTS, standings=STANDINGS, forest=charts.forest, area=charts.area, view=_view, tags=TAGS
+)
 _ENVIRONMENT.filters.update(
     amount=_amount,
     because=_because,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 from guarded import Guarded
+from sqlalchemy import insert
 from starlette.testclient import TestClient
 
 from kvflags_cli.app import app as command_line
@@ -18,6 +19,7 @@ from kvflags_collector.access.sessions import COOKIE
 from kvflags_collector.app import create_app
 from kvflags_collector.rollout import course, flags
 from kvflags_collector.settings import Settings
+from kvflags_collector.store.control_tables import deployments
 from kvflags_collector.web.acting import CHANGES
 from kvflags_collector.web.views.actions import ACTIONS, refused
 
@@ -38,7 +40,7 @@ class _Forms(HTMLParser):
         given = dict(attrs)
         if tag == "form":
             self._into = self.found.setdefault(given["action"], {})
-        if tag == "input":
+        if tag == "input" and "name" in given and given.get("type") != "checkbox":
             self._into[given["name"]] = given.get("value") or ""
 
     def handle_data(self, data):
@@ -277,3 +279,54 @@ def test_every_action_has_its_change_and_its_command():
         name, _, *options = action.command.split()
         known = {option for parameter in rollout[name].params for option in parameter.opts}
         assert {"--reason", *(one for one in options if one.startswith("--"))} <= known, action.command
+
+
+def test_feedback_is_given_from_the_page_and_shown_on_it(browser, db):
+    _seen(db, "c/ns/a", browser.guarded.now)
+    browser.sign_in(Scope.OPERATE)
+    fields = browser.forms()[f"{browser.page}/feedback"]
+    said = {
+        "deployment": "c/ns/a",
+        "sign": "negative",
+        "tag-crash": "1",
+        "tag-latency": "1",
+        "comment": "a\r\n<b>p99</b>",
+    }
+    answer = browser.send("feedback", fields | said)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{browser.page}#feedback")
+    page = browser.http.get(f"{browser.page}.json").json()["feedback"]
+    [given] = page["items"]
+    assert (page["negative"], given["author"], given["tags"]) == (1, "the-operate", ["crash", "latency"])
+    assert given["comment"] == "a\n<b>p99</b>"
+    assert "negative crash, latency given, c/ns/a a <b>p99</b> the-operate," in _Forms(browser.get().text).text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "says"),
+    [
+        ({"deployment": "c/ns/none"}, 404, "there is no deployment &#39;c/ns/none&#39;"),
+        ({"sign": "maybe"}, 400, "sign: "),
+        ({"comment": " "}, 400, "comment: "),
+        ({"comment": "x" * 10_001}, 400, "comment: "),
+        ({"form": "0" * 64}, 400, "not made for you"),
+    ],
+)
+def test_feedback_that_is_wrong_is_told_so_and_not_kept(browser, db, wrong, status, says):
+    _seen(db, "c/ns/a", browser.guarded.now)
+    browser.sign_in(Scope.OPERATE)
+    fields = browser.forms()[f"{browser.page}/feedback"] | {"deployment": "c/ns/a", "sign": "positive", "comment": "ok"}
+    answer = browser.send("feedback", fields | wrong)
+    assert (answer.status_code, says in answer.text) == (status, True)
+    assert browser.http.get(f"{browser.page}.json").json()["feedback"]["items"] == []
+
+
+def test_who_only_reads_gives_no_feedback(browser, db):
+    _seen(db, "c/ns/a", browser.guarded.now)
+    browser.sign_in(Scope.READ)
+    assert set(browser.forms()) == {"/logout", f"{browser.page}#deployments"}
+    assert browser.send("feedback", {}).status_code == 403
+
+
+def _seen(db, deployment: str, now: int) -> None:
+    with db.write() as conn:
+        conn.execute(insert(deployments).values(id=deployment, first_seen_us=now, last_seen_us=now))

@@ -33,7 +33,7 @@ CSP = (
 @contextmanager
 def _client(scene) -> Iterator[TestClient]:
     with closing(Kept(scene.db, lambda: scene.now)) as kept:
-        yield TestClient(Starlette(routes=routes(scene.db, kept, _sessions(scene.db), lambda: scene.now)))
+        yield TestClient(Starlette(routes=routes(scene.db, kept, _sessions(scene.db), lambda: scene.now)[0]))
 
 
 def _sessions(db) -> Sessions:
@@ -51,10 +51,12 @@ class _Text(HTMLParser):
         self.tags: set[str] = set()
         self.links: list[str] = []
         self.ids: list[str] = []
+        self.scripts: list[str | None] = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
+        self.scripts += [dict(attrs).get("src")] if tag == "script" else []
         self.links += [value for name, value in attrs if name in {"href", "src", "action"}]
         self.ids += [value for name, value in attrs if name == "id"]
 
@@ -86,7 +88,8 @@ def test_the_page_of_a_rollout_says_the_verdict_first(compared):
         "No transfer failed in either arm.",
     ):
         assert page.says(words), words
-    assert {"script", "style", "img"}.isdisjoint(page.tags)
+    assert {"style", "img"}.isdisjoint(page.tags)
+    assert page.scripts == ["/static/live.js"]
     assert all(link.startswith(("/", "#", "data:")) for link in page.links)
 
 
@@ -138,7 +141,7 @@ def test_the_first_page_lists_the_rollouts(compared):
 
 def test_without_any_flag_the_first_page_says_how_to_begin(db):
     with closing(Kept(db, lambda: 0)) as kept:
-        page = _Text(TestClient(Starlette(routes=routes(db, kept, _sessions(db), lambda: 0))).get("/").text)
+        page = _Text(TestClient(Starlette(routes=routes(db, kept, _sessions(db), lambda: 0)[0])).get("/").text)
     assert page.says("There is no flag yet. Create one: kvflags flags create cross-layer-blocks")
 
 
@@ -226,7 +229,8 @@ def test_what_a_fleet_says_is_shown_and_not_run(compared, hostile):
     with _client(compared) as client:
         text = client.get(f"/rollouts/{compared.key}", params={"q": hostile}).text
     page = _Text(text)
-    assert {"script", "img"}.isdisjoint(page.tags)
+    assert "img" not in page.tags
+    assert page.scripts == ["/static/live.js"]
     assert " ".join(hostile.split()) in " ".join(page.words)
     assert "49" not in page.words
     assert " onerror=" not in _attributes(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages load, all of it ours and served by us: the stylesheet."""
+"""What the pages load, all of it ours and served by us: the stylesheet and one script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 __all__ = ["routes"]
 
-_FILES = {"kvflags.css": "text/css"}
+_FILES = {"kvflags.css": "text/css", "live.js": "text/javascript"}
 
 
 def routes() -> list[Route]:

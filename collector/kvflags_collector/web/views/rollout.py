@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kvflags_collector.feedback import report
+from kvflags_collector.feedback.signals import signals, summary
 from kvflags_collector.rollout import flags, ramp, treated
 from kvflags_collector.store.database import Database
 from kvflags_collector.web.asked import Asked
@@ -17,21 +18,28 @@ from kvflags_collector.web.views import actions, effects, members, timeline
 from kvflags_collector.web.views.banner import banner
 from kvflags_collector.web.views.exposure import exposure
 from kvflags_collector.web.views.health import health, trusted
+from kvflags_collector.web.views.version import version, without
 
 __all__ = ["SCHEMA", "Evidence", "gather", "page"]
 
 SCHEMA = "kvflags.page.rollout/1"
 _FEEDBACK = 20
+# What is read at each look, beside the evidence.
+_NOW = ("flag", "banner", "actions", "ramp", "health", "timeline", "feedback")
 _FLAG = ("key", "feature", "phase", "revision", "kill_switch", "target", "expires", "criteria", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What takes long to read, and is shared by everybody who looks: the report, the fleet, and exposure over time."""
+    """What takes long to read, and is shared by everybody who looks: the report, the fleet, and exposure over time.
+
+    version: of what it says, which stays the same while only time goes on.
+    """
 
     report: Mapping[str, Any]
     members: Sequence[Mapping[str, Any]]
     exposure: Mapping[str, Any]
+    version: str
 
 
 def gather(db: Database, key: str, now: int) -> Evidence:
@@ -39,7 +47,8 @@ def gather(db: Database, key: str, now: int) -> Evidence:
     found = report.build(db, key, now)
     with db.read() as conn:
         flag = flags.get(conn, key)
-        return Evidence(found, members.members(conn, flag, found, now), exposure(conn, key, now))
+        rows, over_time = members.members(conn, flag, found, now), exposure(conn, key, now)
+    return Evidence(found, rows, over_time, _version(found, rows, over_time))
 
 
 def page(conn: Connection, key: str, evidence: Evidence, asked: Asked, now: int) -> dict[str, Any]:
@@ -48,8 +57,8 @@ def page(conn: Connection, key: str, evidence: Evidence, asked: Asked, now: int)
     found = evidence.report
     steps = ramp.shown(conn, document, now)
     on = len(treated.living(conn, key, now))
-    feedback = found["feedback"]
-    return {
+    feedback = summary(signals(conn, key, now))
+    said: dict[str, Any] = {
         "schema": SCHEMA,
         "generated_at": found["generated_at"],
         "fresh_as_of": found["fresh_as_of"],
@@ -73,6 +82,14 @@ def page(conn: Connection, key: str, evidence: Evidence, asked: Asked, now: int)
         "timeline": timeline.timeline(conn, key, found),
         "feedback": feedback | {"total": len(feedback["items"]), "items": feedback["items"][:_FEEDBACK]},
     }
+    return said | {"version": version(evidence.version, *(said[name] for name in _NOW))}
+
+
+def _version(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], over_time: Mapping[str, Any]) -> str:
+    """Pages show when an engine was heard to the minute, and where the chart is sampled moves on with every look."""
+    heard = [{**row, "last_seen_at": (row["last_seen_at"] or "")[:16]} for row in rows]
+    today = [without(point, "at") for point in over_time["points"][-1:]]
+    return version(without(found, "generated_at", "fresh_as_of"), heard, today, over_time["marks"])
 
 
 def _realised(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from databases import opened
 from listening import listening
 
 from kvflags_cli.demo import pair as demo
@@ -75,17 +76,19 @@ _LAYOUTS = {"on": ("BHLNC", 1, True), "off": ("LBHNC", 8, False)}
 class Fleet:
     """A real collector, and engines that say of themselves what a test makes them say."""
 
-    def __init__(self) -> None:
-        self.url = ""
+    def __init__(self, db: Database) -> None:
+        self.url, self.db = "", db
         self.now_us = NOON_US
         self._http = httpx.Client(trust_env=False)
+        self._beats: dict[str, dict[str, Any]] = {}
+        self._told: dict[str, dict[str, Any]] = {}
 
     def connect(self, url: str) -> None:
         self.url = self._http.base_url = url
 
     def engine(self, deployment: str | None, generation: str, role: str, *, problems=(), **facts: Any) -> str:
         """Register one and let it heartbeat as what it was told to be; the variant it runs."""
-        name = f"{(deployment or 'nameless').rpartition('/')[2]}-{generation}-{role}"
+        name = _id(deployment, generation, role)
         body = {"registration_id": name, "deployment": deployment, "generation": generation, "role": role}
         body |= {
             "features": ["cross_layer_blocks"],
@@ -95,14 +98,27 @@ class Fleet:
         }
         decisions = self._post("/api/v1/engines/register", body)["decisions"]
         variant = decisions[0]["variant"] if decisions else "off"
+        self._told[name] = decisions[0] if decisions else {}
         resolved, regions, effective = _LAYOUTS[variant]
         layout = {"requested": resolved, "resolved": resolved, "regions": regions, "layers": 8, "effective": effective}
         beat = {"seq": 1, "engine_id": name, "facts": _FACTS | facts, "layout": layout, "problems": list(problems)}
-        self._post(f"/api/v1/engines/{name}/heartbeat", beat | {"exercised": {"ok": 100, "errors": 0}})
+        self._beats[name] = beat | {"exercised": {"ok": 100, "errors": 0}}
+        self._post(f"/api/v1/engines/{name}/heartbeat", self._beats[name])
         return variant
 
     def pair(self, deployment: str, generation: str, **facts: Any) -> tuple[str, str]:
         return tuple(self.engine(deployment, generation, role, **facts) for role in ("prefill", "decode"))
+
+    def beat(self, deployment: str, generation: str) -> None:
+        """The pair heartbeats as before."""
+        for role in ("prefill", "decode"):
+            name = _id(deployment, generation, role)
+            self._beats[name] |= {"seq": self._beats[name]["seq"] + 1}
+            self._post(f"/api/v1/engines/{name}/heartbeat", self._beats[name])
+
+    def arm(self, deployment: str, generation: str) -> str | None:
+        """The arm that the decode engine was told."""
+        return self._told[_id(deployment, generation, "decode")].get("arm")
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         response = self._http.post(path, json=body)
@@ -113,14 +129,20 @@ class Fleet:
         self._http.close()
 
 
+def _id(deployment: str | None, generation: str, role: str) -> str:
+    name = (deployment or "nameless").rpartition("/")[2]
+    return f"{name}-{generation.replace('.', '-')}-{role}"
+
+
 @pytest.fixture
 def fleet(tmp_path, monkeypatch):
     """A collector on a free port, which the command line finds through the environment. Its salts are all zeros."""
     monkeypatch.setattr("secrets.token_hex", lambda size: "00" * size)
     settings = Settings(db=f"sqlite:///{tmp_path}/fleet.db", port=0)
+    Database(settings.db, upgrade=True).close()
     with (
-        closing(Database(settings.db, upgrade=True)) as db,
-        closing(Fleet()) as running,
+        closing(opened(settings.db)) as db,
+        closing(Fleet(db)) as running,
         listening(create_app(settings, db, clock=lambda: running.now_us)) as url,
     ):
         running.connect(url)

@@ -28,6 +28,19 @@ app = typer.Typer(
 NewKey = Annotated[str, typer.Argument(metavar="KEY", help="The new flag's name.", show_default=False)]
 Feature = Annotated[str, typer.Option("--feature", metavar="NAME", help="The engine behaviour that it switches.")]
 Baseline = Annotated[str, typer.Option("--baseline", metavar="TIME", help="How long a deployment is observed first.")]
+Criteria = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--criterion",
+        metavar="TEXT",
+        help="What should hold before it is the default, kept with the flag: 'days >= 14'. Repeat it.",
+        show_default=False,
+    ),
+]
+Expires = Annotated[
+    str | None,
+    typer.Option("--expires", metavar="DAY", help="When it should be decided, such as 2027-06-01.", show_default=False),
+]
 Quiet = Annotated[str, typer.Option("--quiet", metavar="TIME", help="How long it must have had no new engine.")]
 
 
@@ -36,13 +49,20 @@ Files = Annotated[
 ]
 
 
-@app.command(epilog=example("kvflags flags create cross-layer-blocks --feature cross_layer_blocks"))
+@app.command(
+    epilog=example(
+        "kvflags flags create cross-layer-blocks --feature cross_layer_blocks",
+        "kvflags flags create KEY --feature NAME --criterion 'treated >= 8' --expires 2027-06-01",
+    )
+)
 def create(
     *,
     key: NewKey,
     feature: Feature,
     baseline: Baseline = "7d",
     quiet: Quiet = "10m",
+    criterion: Criteria = None,
+    expires: Expires = None,
     reason: Reason = "created",
     author: Author = None,
     collector: Collector = None,
@@ -54,6 +74,8 @@ def create(
         "feature": feature,
         "baseline_s": round(duration(baseline, "--baseline")),
         "quiet_s": round(duration(quiet, "--quiet")),
+        "criteria": criterion or [],
+        "expires": expires,
         "author": author or this_author(),
         "reason": reason,
     }

@@ -97,12 +97,13 @@ def _pins(pins: Iterable[Json]) -> Iterator[str]:
 
 
 def eligible(flag: Json) -> str:
-    """`yes`, or `no` with the reason; `-` without a flag."""
+    """`yes`, or `no` with every reason, what time alone mends last; `-` without a flag."""
     if not flag:
         return ABSENT
     if flag["eligible"]:
         return "yes"
-    return "no: " + (flag["waiting_for"] or "; ".join(refusal["says"] for refusal in flag["refusals"]))
+    refused = [refusal["says"] for refusal in flag["refusals"]]
+    return "no: " + "; ".join([*refused, *([flag["waiting_for"]] if flag["waiting_for"] else [])])
 
 
 def engines(items: list[Json]) -> Iterable[RenderableType]:

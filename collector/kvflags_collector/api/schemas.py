@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
@@ -53,6 +53,14 @@ def _printable(value: str) -> str:
     return value
 
 
+def _a_day(value: str) -> str:
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        raise ValueError("is not a day of the calendar") from None
+    return value
+
+
 def _signature(value: Any) -> Any:  # noqa: ANN401 - whatever was sent
     if value is not None:
         return value
@@ -93,6 +101,8 @@ _Revision = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Small = Annotated[int, Field(ge=0, le=1_000_000)]
 _Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,128}$")]
 _Variant = Literal["on", "off"]
+_Criteria = Annotated[list[_Text], Field(max_length=50)]
+_Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", examples=["2027-06-01"]), AfterValidator(_a_day)]
 _Problems = Annotated[list[_Word], Field(max_length=64)]
 
 
@@ -218,12 +228,14 @@ class Change(Signed):
 
 
 class Create(Change):
-    """`POST /api/v1/flags`. Times in seconds, up to a year."""
+    """`POST /api/v1/flags`. Times in seconds, up to a year; `criteria` and `expires` as in a flag's file."""
 
     key: _Key
     feature: _Word
     baseline_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 7 * 86_400
     quiet_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 600
+    criteria: _Criteria = []
+    expires: _Day | None = None
 
 
 class Target(Change):
@@ -278,8 +290,8 @@ class FlagFile(_Body):
     vllm: Annotated[str, Field(max_length=200, examples=[">=0.30,<0.33"])] = ""
     baseline_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 7 * 86_400
     quiet_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 600
-    criteria: Annotated[list[_Text], Field(max_length=50)] = []
-    expires: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    criteria: _Criteria = []
+    expires: _Day | None = None
 
 
 class Apply(Change):

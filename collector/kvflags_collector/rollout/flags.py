@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,7 +79,17 @@ def listing(conn: Connection) -> list[dict[str, Any]]:
 
 
 def create(
-    conn: Connection, *, key: str, feature: str, baseline_s: int, quiet_s: int, author: str, reason: str, now: int
+    conn: Connection,
+    *,
+    key: str,
+    feature: str,
+    baseline_s: int,
+    quiet_s: int,
+    criteria: Sequence[str] = (),
+    expires: str | None = None,
+    author: str,
+    reason: str,
+    now: int,
 ) -> Flag:
     """A new flag in phase `draft`; pins every live generation `off`, so that none is on before it was observed."""
     if feature not in FEATURES:
@@ -98,6 +108,8 @@ def create(
         salt_arm=secrets.token_hex(8),
         baseline_s=baseline_s,
         quiet_s=quiet_s,
+        criteria=tuple(criteria),
+        expires=expires,
     )
     row = {"key": key, "feature": feature, "revision": 1, "phase": flag.phase, "document": flag.to_json()}
     conn.execute(flags.insert().values(**row, created_us=now, updated_us=now))

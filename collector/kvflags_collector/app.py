@@ -22,6 +22,7 @@ from kvflags_collector.api import (
     files,
     flags,
     health,
+    hub,
     metrics,
     ofrep,
     steering,
@@ -85,7 +86,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         redoc_url=None,
         responses=errors.RESPONSES,
     )
-    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=alive)
+    app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=alive, hub=settings.hub)
     # For the server that speaks gRPC beside us, too.
     app.state.receiver, app.state.keyring = receiver, keyring
     app.add_middleware(BodyLimit)
@@ -105,6 +106,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         steering.router,
         deployments.router,
         tokens.router,
+        hub.router,
         ofrep.router,
     ):
         app.include_router(router)

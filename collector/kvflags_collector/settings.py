@@ -24,6 +24,8 @@ class Settings:
     tls_cert, tls_key: PEM files; both or none. insecure_bind: serve beyond this machine without TLS, on purpose.
     require_tokens: ask for tokens on loopback too, for a collector behind a proxy.
 
+    hub: take bundles of other fleets, from anybody who signs them.
+
     drain_s: for how long what is being answered may go on after SIGTERM; a second signal ends it at once.
 
     retention: how long raw spans, minutes and hours are kept.
@@ -42,6 +44,7 @@ class Settings:
     tls_key: str | None = None
     insecure_bind: bool = False
     require_tokens: bool = False
+    hub: bool = False
     drain_s: float = 5.0
     log_format: str = "text"
     log_level: str = "warning"

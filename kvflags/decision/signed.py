@@ -7,19 +7,16 @@ space, ASCII). The collector signs and the engine verifies with this same module
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from kvflags.errors import UsageError
 from kvflags.flags import Arm, Comparison, Decision, PinState, Variant
+from kvflags.signatures import canonical, decoded, encoded, holds, signature
 
-__all__ = ["BadToken", "Claims", "new_key", "public_key", "sign", "verify"]
+__all__ = ["BadToken", "Claims", "sign", "verify"]
 
 # A token with the longest ids allowed has about 1.2 kB; what is far longer is not looked at.
 _MAX_TOKEN = 8192
@@ -64,29 +61,18 @@ class Claims:
         )
 
 
-def new_key() -> bytes:
-    """A private key: 32 bytes to be kept by the collector."""
-    return Ed25519PrivateKey.generate().private_bytes_raw()
-
-
-def public_key(private_key: bytes) -> str:
-    """What goes into `KVFLAGS_DECISION_KEY`."""
-    return _encoded(Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw())
-
-
 def sign(private_key: bytes, claims: Claims) -> str:
     """The token. The same key and claims always give the same one."""
-    payload = json.dumps(asdict(claims), sort_keys=True, separators=(",", ":")).encode()
-    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(payload)
-    return f"{_encoded(payload)}.{_encoded(signature)}"
+    payload = canonical(asdict(claims))
+    return f"{encoded(payload)}.{encoded(signature(private_key, payload))}"
 
 
 def verify(
     public_key: str, token: str, now: float, *, deployment: str | None = None, generation: str | None = None
 ) -> Claims:
     """The claims, once signature, shape, time and (where given) deployment and generation hold. Raises BadToken."""
-    payload, signature = _parts(token)
-    _check_signature(public_key, payload, signature)
+    payload, signed = _parts(token)
+    _check_signature(public_key, payload, signed)
     claims = _claims(payload)
     if claims.expiry <= now:
         raise BadToken("expired", "The handed-out decision has expired", hint="Run `kvflags decide` again")
@@ -101,32 +87,30 @@ def verify(
 
 
 def _parts(token: str) -> tuple[bytes, bytes]:
-    payload, dot, signature = token.partition(".")
+    payload, dot, signed = token.partition(".")
     try:
         if not dot or len(token) > _MAX_TOKEN:
             raise ValueError
-        return _decoded(payload), _decoded(signature)
+        return decoded(payload), decoded(signed)
     except ValueError:
         raise BadToken(
             "malformed", "The handed-out decision is not a token", hint="Copy it whole from `kvflags decide`"
         ) from None
 
 
-def _check_signature(public_key: str, payload: bytes, signature: bytes) -> None:
+def _check_signature(public_key: str, payload: bytes, signed: bytes) -> None:
     try:
-        key = Ed25519PublicKey.from_public_bytes(_decoded(public_key))
+        ours = holds(public_key, payload, signed)
     except ValueError:
         raise BadToken(
             "bad_key", "KVFLAGS_DECISION_KEY is not a public key", hint="Copy it whole from `kvflags decide`"
         ) from None
-    try:
-        key.verify(signature, payload)
-    except InvalidSignature:
+    if not ours:
         raise BadToken(
             "bad_signature",
             "The handed-out decision was not signed by the owner of KVFLAGS_DECISION_KEY",
             hint="Take both from one call of `kvflags decide`",
-        ) from None
+        )
 
 
 def _claims(payload: bytes) -> Claims:
@@ -153,15 +137,3 @@ def _well_formed(claims: Mapping[str, Any]) -> bool:
         and claims["variant"] in tuple(Variant)
         and claims["comparison"] in tuple(Comparison)
     )
-
-
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decoded(text: str) -> bytes:
-    """Strict: every byte string has one spelling. Raises ValueError."""
-    data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    if _encoded(data) != text:
-        raise ValueError("not base64url")
-    return data

@@ -72,6 +72,9 @@ Insecure = Annotated[
 RequireTokens = Annotated[
     bool, typer.Option("--require-tokens", help="Ask for tokens on loopback too: for a collector behind a proxy.")
 ]
+Hub = Annotated[
+    bool, typer.Option("--hub", help="Take signed bundles of other fleets, without a token: be a hub. See docs/hub.md.")
+]
 
 
 def serve(
@@ -86,6 +89,7 @@ def serve(
     tls_key: TlsKey = None,
     insecure_bind: Insecure = False,
     require_tokens: RequireTokens = False,
+    hub: Hub = False,
     drain: Drain = "5s",
     keep_raw: KeepRaw = "15d",
     keep_minutes: KeepMinutes = "90d",
@@ -114,6 +118,7 @@ def serve(
         tls_key=tls_key,
         insecure_bind=insecure_bind,
         require_tokens=require_tokens,
+        hub=hub,
         drain_s=duration(drain, "--drain"),
         retention=Retention(
             raw=duration(keep_raw, "--keep-raw") / _DAY_S,

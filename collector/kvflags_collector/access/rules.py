@@ -37,6 +37,10 @@ RULES = (
     Rule("/static/", _READS, None),
     Rule("/v1/", None, Scope.INGEST),
     Rule("/api/v1/engines/", frozenset({"POST"}), Scope.INGEST),
+    # A fleet that the hub never met has no token of it: the signature says who sends, and a person whether it counts.
+    Rule("/api/v1/hub/bundles", frozenset({"POST"}), None),
+    Rule("/api/v1/hub/revocations", frozenset({"POST"}), None),
+    Rule("/api/v1/hub/organisations/", None, Scope.ADMIN),
     Rule("/api/v1/tokens", None, Scope.ADMIN),
     Rule("/api/v1/tokens/", None, Scope.ADMIN),
     # Below the API the method says it: a new route that changes something needs `operate` from its first day.

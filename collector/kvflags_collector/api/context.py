@@ -20,12 +20,16 @@ __all__ = ["Ctx", "Keys", "Received", "State"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Set once, as `app.state.kvflags`. `clock` gives microseconds, UTC; `alive`: whether our threads all run."""
+    """Set once, as `app.state.kvflags`. `clock` gives microseconds, UTC; `alive`: whether our threads all run.
+
+    hub: whether bundles of other fleets are taken.
+    """
 
     db: Database
     timing: Timing = field(default_factory=Timing)
     clock: Callable[[], int] = now_us
     alive: Callable[[], bool] = lambda: True
+    hub: bool = False
 
 
 async def _state(request: Request) -> State:

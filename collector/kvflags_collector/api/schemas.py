@@ -15,6 +15,7 @@ from kvflags_collector.access.scopes import Scope
 
 __all__ = [
     "NAME",
+    "Admit",
     "Aim",
     "Apply",
     "Change",
@@ -210,6 +211,12 @@ class Signed(_Body):
     """Who does it: without a name, the token's."""
 
     author: _Author = Field(default_factory=lambda: None, validate_default=True)
+
+
+class Admit(Signed):
+    """`name`: what the hub's operator calls the organisation; it is printed in no report."""
+
+    name: Annotated[str, Field(max_length=200), AfterValidator(_printable)] = ""
 
 
 class NewToken(Signed):

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 from kvflags.decision import signed as tokens
 from kvflags.errors import ErrorCode, NotFound
 from kvflags.flags import Flag
+from kvflags.signatures import public_key
 from kvflags_collector.rollout import flags, pins, standing
 from kvflags_collector.rollout.keys import private_key
 from kvflags_collector.rollout.pins import Pin
@@ -43,7 +44,7 @@ def decide(conn: Connection, key: str, deployment: str, generation: str, now: in
     token = signed(conn, flag, pin, now)
     return {
         "signed": token,
-        "key": tokens.public_key(private_key(conn, now)),
+        "key": public_key(private_key(conn, now)),
         "decision": pins.decision(flag, pin, token).to_json(),
     }
 
@@ -76,7 +77,7 @@ def presented(
         return None
     try:
         claims = tokens.verify(
-            tokens.public_key(private_key(conn, now)), token, now / SECOND, deployment=deployment, generation=generation
+            public_key(private_key(conn, now)), token, now / SECOND, deployment=deployment, generation=generation
         )
     except tokens.BadToken:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from kvflags.decision import signed as tokens
+from kvflags.signatures import new_key
 from kvflags_collector.store import locks
 from kvflags_collector.store.control_tables import collector_keys
 
@@ -20,6 +20,6 @@ def private_key(conn: Connection, now: int) -> bytes:
         locks.once(conn, "collector_keys")
         key = conn.scalar(stored)
     if key is None:
-        key = tokens.new_key()
+        key = new_key()
         conn.execute(collector_keys.insert().values(private_key=key, created_us=now))
     return bytes(key)

@@ -24,7 +24,9 @@ def _expected(method: str, path: str) -> Scope | None:
         return None
     if path.startswith("/v1/") or path.endswith(("/register", "/heartbeat")):
         return Scope.INGEST
-    if path.startswith("/api/v1/tokens"):
+    if path in {"/api/v1/hub/bundles", "/api/v1/hub/revocations"}:
+        return None
+    if path.startswith(("/api/v1/tokens", "/api/v1/hub/organisations/")):
         return Scope.ADMIN
     if path.startswith("/ofrep/"):
         return Scope.READ

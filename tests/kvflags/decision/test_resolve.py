@@ -12,9 +12,10 @@ from kvflags._version import __version__
 from kvflags.decision import last_heard
 from kvflags.decision.carry import Carried
 from kvflags.decision.resolve import resolve
-from kvflags.decision.signed import Claims, new_key, public_key, sign
+from kvflags.decision.signed import Claims, sign
 from kvflags.decision.state import State
 from kvflags.flags import Decision
+from kvflags.signatures import new_key, public_key
 
 KEY = new_key()
 NOWHERE = "http://127.0.0.1:9"  # the discard port: refused at once

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvflags.decision.signed import BadToken, Claims, new_key, public_key, sign, verify
+from kvflags.decision.signed import BadToken, Claims, sign, verify
 from kvflags.flags import Decision
+from kvflags.signatures import new_key, public_key
 
 # A machine that is busy with engines takes its time.
 unhurried = settings(deadline=None)

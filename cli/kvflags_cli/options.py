@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kvflags_cli.complete import deployments, flag_keys
+from kvflags_cli.forms import Form
 from kvflags_cli.settings import DEFAULT_COLLECTOR, DEFAULT_DB
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Generation",
     "Key",
     "Name",
+    "Output",
     "Reason",
     "example",
 ]
@@ -57,6 +59,9 @@ Name = Annotated[
     ),
 ]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The flag.", show_default=False, autocompletion=flag_keys)]
+Output = Annotated[
+    Form, typer.Option("-o", "--output", help="How it is written; name: a line for each, to go on with.")
+]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the change.")]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kvflags.errors import KvflagsError
+from kvflags_cli.forms import Form, chosen, names, written
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,11 +25,18 @@ SCHEMA = "kvflags/1"
 _PIPE_WIDTH = 10_000
 
 
-def show(kind: str, data: Any, *, as_json: bool) -> None:  # noqa: ANN401 - any JSON document
-    """The result of a command: the document, or the view that `render` has for its kind."""
-    if as_json:
-        _write_document({"schema": SCHEMA, "kind": kind, "data": data})
-        return
+def show(kind: str, data: Any, form: Form = Form.TABLE, *, as_json: bool = False) -> None:  # noqa: ANN401 - any JSON
+    """The result of a command: the document, its names, or the view that `render` has for its kind."""
+    match chosen(form, as_json=as_json):
+        case Form.TABLE:
+            _view(kind, data)
+        case Form.NAME:
+            sys.stdout.write("".join(f"{name}\n" for name in names(kind, data)))
+        case form:
+            sys.stdout.write(written({"schema": SCHEMA, "kind": kind, "data": data}, form))
+
+
+def _view(kind: str, data: Any) -> None:  # noqa: ANN401 - any JSON document
     # Imported here, so that --help and --json do without Rich.
     from kvflags_cli.render import VIEWS
 
@@ -44,15 +52,15 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def fail(error: KvflagsError, *, as_json: bool) -> None:
-    """An error: in words on stderr, and as the one document on stdout where JSON was asked for."""
+def fail(error: KvflagsError, form: Form) -> None:
+    """An error: in words on stderr, and as the one document on stdout where one was asked for."""
     lines = [f"error: {error.message}", *(f"  {line}" for line in _differences(error))]
     say("\n".join(lines) + (f"\n\nhint: {error.hint}" if error.hint else ""))
-    if as_json:
+    if form in {Form.JSON, Form.YAML}:
         told: dict[str, Any] = {"code": error.code.value, "message": error.message, "hint": error.hint}
         if error.detail is not None:
             told["detail"] = error.detail
-        _write_document({"schema": SCHEMA, "kind": "error", "data": None, "error": told})
+        sys.stdout.write(written({"schema": SCHEMA, "kind": "error", "data": None, "error": told}, form))
 
 
 def _differences(error: KvflagsError) -> list[str]:
@@ -61,11 +69,6 @@ def _differences(error: KvflagsError) -> list[str]:
     since, diff = detail.get("since", ()), detail.get("diff", ())
     told = [f"{one['revision']}: {one['action']} by {one['author']}: {one['reason']}" for one in since]
     return told + [f"{one['field']}: {json.dumps(one['was'])} -> {json.dumps(one['now'])}" for one in diff]
-
-
-def _write_document(document: dict[str, Any]) -> None:
-    # Not ASCII only: a reason or an author is shown as it was written. NaN is refused, since JSON has none.
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _print(parts: Iterable[RenderableType], *, width: int | None, file: io.StringIO | None = None) -> None:

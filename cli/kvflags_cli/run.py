@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from itertools import pairwise
 
 import typer
 from typer.exceptions import TyperException
@@ -15,6 +14,7 @@ from typer.exceptions import TyperException
 from kvflags.errors import KvflagsError, UsageError
 from kvflags_cli.app import app
 from kvflags_cli.exit_codes import ExitCode, exit_code
+from kvflags_cli.forms import asked
 from kvflags_cli.output import fail
 
 __all__ = ["run"]
@@ -40,18 +40,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(error: KvflagsError, arguments: Sequence[str]) -> int:
-    fail(error, as_json=_wants_json(arguments))
+    fail(error, asked(arguments))
     return exit_code(error)
-
-
-def _wants_json(arguments: Sequence[str]) -> bool:
-    """Read from the arguments themselves, since the error may be that they could not be parsed."""
-    options = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
-    return "--json" in options or ("decide" in options and ("-ojson" in options or _follows(options, "json")))
-
-
-def _follows(options: Sequence[str], value: str) -> bool:
-    return any(pair in {("-o", value), ("--output", value)} for pair in pairwise(options))
 
 
 def _usage_error(error: TyperException) -> UsageError:

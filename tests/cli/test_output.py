@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from kvflags.errors import NotFound
+from kvflags_cli.forms import Form
 from kvflags_cli.output import fail, show
 from kvflags_cli.render import numbers
 
@@ -32,16 +33,16 @@ def test_a_view_is_plain_when_piped_and_takes_brackets_as_they_are(capsys):
 
 def test_an_error_in_words_and_as_a_document(capsys):
     error = NotFound("no flag 'x'", hint="kvflags flags list")
-    fail(error, as_json=False)
+    fail(error, Form.TABLE)
     assert capsys.readouterr() == ("", "error: no flag 'x'\n\nhint: kvflags flags list\n")
-    fail(error, as_json=True)
+    fail(error, Form.JSON)
     out, err = capsys.readouterr()
     assert err == "error: no flag 'x'\n\nhint: kvflags flags list\n"
     assert json.loads(out)["error"] == {"code": "unknown_flag", "message": "no flag 'x'", "hint": "kvflags flags list"}
 
 
 def test_an_error_without_a_hint(capsys):
-    fail(NotFound("no flag 'x'"), as_json=False)
+    fail(NotFound("no flag 'x'"), Form.TABLE)
     assert capsys.readouterr().err == "error: no flag 'x'\n"
 
 

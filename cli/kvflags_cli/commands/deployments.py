@@ -10,7 +10,8 @@ import typer
 from kvflags.errors import ErrorCode, NotFound
 from kvflags.flags import Isolation, Variant
 from kvflags_cli.commands import connect
-from kvflags_cli.options import AsJson, Author, Collector, Flag, Generation, Name, Reason, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Author, Collector, Flag, Generation, Name, Output, Reason, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import identity, labels
 from kvflags_cli.settings import this_author
@@ -49,15 +50,17 @@ BlockSize = Annotated[
 Chosen = Annotated[Variant, typer.Option("--variant", help="What the generation runs.")]
 
 
-@app.command("list", epilog=example("kvflags deployments list", "kvflags deployments list --json"))
-def list_deployments(collector: Collector = None, as_json: AsJson = False) -> None:
+@app.command("list", epilog=example("kvflags deployments list", "kvflags deployments list -o name"))
+def list_deployments(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the deployments."""
     with connect(collector) as client:
-        show("deployments", client.get("deployments")["items"], as_json=as_json)
+        show("deployments", client.get("deployments")["items"], output, as_json=as_json)
 
 
 @app.command("show", epilog=example("kvflags deployments show prod/chat/llama-70b"))
-def show_deployment(name: Name, collector: Collector = None, as_json: AsJson = False) -> None:
+def show_deployment(
+    name: Name, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False
+) -> None:
     """Show one deployment: its flags, generations and what was declared of it."""
     wanted = identity(name, "DEPLOYMENT")
     with connect(collector) as client:
@@ -65,7 +68,7 @@ def show_deployment(name: Name, collector: Collector = None, as_json: AsJson = F
     if not found:
         hint = "see `kvflags deployments list`"
         raise NotFound(f"there is no deployment {name!r}", hint=hint, code=ErrorCode.UNKNOWN_DEPLOYMENT)
-    show("deployment", found[0], as_json=as_json)
+    show("deployment", found[0], output, as_json=as_json)
 
 
 @app.command(

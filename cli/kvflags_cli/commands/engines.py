@@ -6,7 +6,8 @@ from __future__ import annotations
 import typer
 
 from kvflags_cli.commands import connect
-from kvflags_cli.options import AsJson, Collector, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Collector, Output, example
 from kvflags_cli.output import show
 
 __all__ = ["app"]
@@ -23,8 +24,8 @@ def engines() -> None:
     """Keeps `list` a subcommand while it is the only one."""
 
 
-@app.command("list", epilog=example("kvflags engines list", "kvflags engines list --json"))
-def list_engines(collector: Collector = None, as_json: AsJson = False) -> None:
+@app.command("list", epilog=example("kvflags engines list", "kvflags engines list -o json"))
+def list_engines(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the live engines with the layout they asked for, were given, and really have."""
     with connect(collector) as client:
-        show("engines", client.get("engines")["items"], as_json=as_json)
+        show("engines", client.get("engines")["items"], output, as_json=as_json)

@@ -11,7 +11,8 @@ import typer
 from kvflags.errors import UsageError
 from kvflags_cli.commands import connect
 from kvflags_cli.complete import deployments, flag_keys
-from kvflags_cli.options import AsJson, Collector, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Collector, Output, example
 from kvflags_cli.output import show
 from kvflags_cli.parse import identity
 
@@ -52,6 +53,7 @@ def explain(  # noqa: PLR0917 (Typer's way to declare a command)
     engine_args: _EngineArgs = None,
     vllm: _Vllm = None,
     assume: _Assume = None,
+    output: Output = Form.TABLE,
     collector: Collector = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,13 +64,13 @@ def explain(  # noqa: PLR0917 (Typer's way to declare a command)
     if engine_args is not None:
         if key is not None or deployment is not None or vllm is None:
             raise UsageError("--engine-args goes with --vllm, and without KEY and --deployment", hint=_HINT)
-        show("engine", _engine(engine_args, vllm, assume or []), as_json=as_json)
+        show("engine", _engine(engine_args, vllm, assume or []), output, as_json=as_json)
         return
     if key is None or deployment is None or vllm or assume:
         raise UsageError("give KEY and --deployment, or --engine-args and --vllm", hint=_HINT)
     name = identity(deployment, "--deployment")
     with connect(collector) as client:
-        show("explanation", client.get("flags", key, "explain", deployment=name), as_json=as_json)
+        show("explanation", client.get("flags", key, "explain", deployment=name), output, as_json=as_json)
 
 
 _HINT = "see `kvflags explain --help`"

@@ -11,7 +11,8 @@ import typer
 
 from kvflags.errors import UsageError
 from kvflags_cli.commands import connect
-from kvflags_cli.options import AsJson, Author, Collector, Deployment, Key, Reason, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Author, Collector, Deployment, Key, Output, Reason, example
 from kvflags_cli.output import show
 from kvflags_cli.parse import identity
 from kvflags_cli.settings import this_author
@@ -77,17 +78,19 @@ def give(
 
 
 @app.command("list", epilog=example("kvflags feedback list cross-layer-blocks --json"))
-def list_feedback(key: Key, collector: Collector = None, as_json: AsJson = False) -> None:
+def list_feedback(key: Key, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List what was measured and given, the newest first; also what was withdrawn."""
     with connect(collector) as client:
-        show("feedback_list", client.get("flags", key, "feedback")["items"], as_json=as_json)
+        show("feedback_list", client.get("flags", key, "feedback")["items"], output, as_json=as_json)
 
 
 @app.command("show", epilog=example("kvflags feedback show cross-layer-blocks g12"))
-def show_feedback(key: Key, name: Id, collector: Collector = None, as_json: AsJson = False) -> None:
+def show_feedback(
+    key: Key, name: Id, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False
+) -> None:
     """Show one that was given: on which engines and releases, and every revision of it."""
     with connect(collector) as client:
-        show("feedback", client.get("flags", key, "feedback", name), as_json=as_json)
+        show("feedback", client.get("flags", key, "feedback", name), output, as_json=as_json)
 
 
 @app.command(epilog=example("kvflags feedback edit cross-layer-blocks g12 --positive --reason 'it was the network'"))

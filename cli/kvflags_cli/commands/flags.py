@@ -12,7 +12,8 @@ from kvflags.errors import UsageError
 from kvflags_cli.commands import connect
 from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.flag_files import problems, read
-from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Author, Collector, Key, Output, Reason, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import duration
 from kvflags_cli.settings import this_author
@@ -85,18 +86,18 @@ def create(
     say(f"next: kvflags rollout set {key} 5% --reason TEXT")
 
 
-@app.command("list", epilog=example("kvflags flags list", "kvflags flags list --json"))
-def list_flags(collector: Collector = None, as_json: AsJson = False) -> None:
+@app.command("list", epilog=example("kvflags flags list", "kvflags flags list -o name"))
+def list_flags(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the flags."""
     with connect(collector) as client:
-        show("flags", client.get("flags")["items"], as_json=as_json)
+        show("flags", client.get("flags")["items"], output, as_json=as_json)
 
 
 @app.command("show", epilog=example("kvflags flags show cross-layer-blocks"))
-def show_flag(key: Key, collector: Collector = None, as_json: AsJson = False) -> None:
+def show_flag(key: Key, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """Show one flag: its phase, targets and settings."""
     with connect(collector) as client:
-        show("flag", client.get("flags", key), as_json=as_json)
+        show("flag", client.get("flags", key), output, as_json=as_json)
 
 
 @app.command(epilog=example("kvflags flags validate -f flags/"))

@@ -38,7 +38,8 @@ Data goes to stdout; notes, hints and errors go to stderr.
 Tables fold in a terminal and are never cut. When piped, every row is one line and there are no colours.
 NO_COLOR=1 turns colours off in a terminal too. What is absent is written as `-`, never as 0.
 
---json writes one document:
+-o (--output) of lists and of what shows one thing: table, json, yaml, or name, which is a line for each
+thing, as other commands take it. --json is -o json. Both write one document:
   {{"schema": "{SCHEMA}", "kind": "report", "data": ...}}
 and on an error, beside the words on stderr:
   {{"schema": "{SCHEMA}", "kind": "error", "data": null, "error": {{"code", "message", "hint"}}}}

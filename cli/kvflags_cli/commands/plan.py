@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from kvflags_cli.commands import connect
-from kvflags_cli.options import AsJson, Collector, Key, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Collector, Key, Output, example
 from kvflags_cli.output import show
 from kvflags_cli.restarts import SELECTOR
 from kvflags_cli.restarts import restarts as plan_restarts
@@ -23,27 +24,29 @@ app = typer.Typer(
 )
 
 
-class Form(StrEnum):
-    """How a plan is written."""
+class PlanForm(StrEnum):
+    """Those of every list, and one of its own."""
 
-    TABLE = "table"
+    TABLE = Form.TABLE
+    JSON = Form.JSON
+    YAML = Form.YAML
+    NAME = Form.NAME
     KUBECTL = "kubectl"
-    JSON = "json"
 
 
-Output = Annotated[Form, typer.Option("-o", "--output", help="A table, a shell script of commands, or JSON.")]
+PlanOutput = Annotated[PlanForm, typer.Option("-o", "--output", help="How it is written; kubectl: a shell script.")]
 Selector = Annotated[
     str, typer.Option("--selector", metavar="LABELS", help="What selects a deployment's workloads; {name} is its name.")
 ]
 Patience = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long each command waits, for kubectl.")]
 
 
-@app.command(epilog=example("kvflags plan fleet", "kvflags plan fleet --json"))
-def fleet(collector: Collector = None, as_json: AsJson = False) -> None:
+@app.command(epilog=example("kvflags plan fleet", "kvflags plan fleet -o yaml"))
+def fleet(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """Take the census: per deployment eligible or why not, and what replacing it costs."""
     with connect(collector) as client:
         items = [item for item in client.get("deployments")["items"] if item["deployment"]]
-    show("fleet_plan", items, as_json=as_json)
+    show("fleet_plan", items, output, as_json=as_json)
 
 
 @app.command(
@@ -55,7 +58,7 @@ def fleet(collector: Collector = None, as_json: AsJson = False) -> None:
 def restarts(
     *,
     key: Key,
-    output: Output = Form.TABLE,
+    output: PlanOutput = PlanForm.TABLE,
     selector: Selector = SELECTOR,
     timeout: Patience = "30m",
     collector: Collector = None,
@@ -64,5 +67,7 @@ def restarts(
     """Show which deployments to replace and how: both roles together, one deployment after the other, both arms."""
     with connect(collector) as client:
         plan = plan_restarts(client.get("flags", key, "status"), selector, timeout)
-    kind = "restarts_script" if output is Form.KUBECTL else "restarts"
-    show(kind, plan, as_json=as_json or output is Form.JSON)
+    if output is PlanForm.KUBECTL:
+        show("restarts_script", plan, as_json=as_json)
+    else:
+        show("restarts", plan, Form(output), as_json=as_json)

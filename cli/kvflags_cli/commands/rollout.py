@@ -10,7 +10,8 @@ import typer
 from kvflags.errors import UsageError
 from kvflags_cli.commands import connect
 from kvflags_cli.exit_codes import ExitCode
-from kvflags_cli.options import AsJson, Author, Collector, Key, Reason, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Author, Collector, Key, Output, Reason, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import duration, percentage, ramp_step
 from kvflags_cli.restarts import SELECTOR, restarts
@@ -102,17 +103,19 @@ def set_target(
         "kvflags rollout status cross-layer-blocks --timeout 30m && deploy",
     )
 )
-def status(key: Key, timeout: Settle = None, collector: Collector = None, as_json: AsJson = False) -> None:
+def status(
+    key: Key, timeout: Settle = None, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False
+) -> None:
     """Show who is treated and what waits for a replacement. With --timeout, wait until nothing does.
 
     Then it exits 0 when everything runs what it should, 1 when the rollout was aborted, 3 when the time ran out.
     """
     with connect(collector) as client:
         if timeout is None:
-            show("rollout_status", client.get("flags", key, "status"), as_json=as_json)
+            show("rollout_status", client.get("flags", key, "status"), output, as_json=as_json)
             return
         document = until_settled(client, key, duration(timeout, "--timeout"))
-    show("rollout_status", document, as_json=as_json)
+    show("rollout_status", document, output, as_json=as_json)
     if document["flag"]["phase"] == "aborted":
         raise typer.Exit(ExitCode.FINDING)
     if unsettled(document):
@@ -262,10 +265,10 @@ def promote(
 
 
 @app.command(epilog=example("kvflags rollout history cross-layer-blocks"))
-def history(key: Key, collector: Collector = None, as_json: AsJson = False) -> None:
+def history(key: Key, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """Show what was done, by whom and why, the newest first."""
     with connect(collector) as client:
-        show("history", client.get("flags", key, "history")["items"], as_json=as_json)
+        show("history", client.get("flags", key, "history")["items"], output, as_json=as_json)
 
 
 def _act(verb: str, key: str, body: dict[str, Any], collector: str | None, *, as_json: bool) -> None:

@@ -11,7 +11,8 @@ import typer
 
 from kvflags_cli.commands import connect
 from kvflags_cli.commands.db import needs_the_collector
-from kvflags_cli.options import AsJson, Author, Collector, example
+from kvflags_cli.forms import Form
+from kvflags_cli.options import AsJson, Author, Collector, Output, example
 from kvflags_cli.output import say, show
 from kvflags_cli.parse import duration
 from kvflags_cli.settings import this_author
@@ -83,10 +84,10 @@ def create(
 
 
 @app.command("list", epilog=example("kvflags tokens list"))
-def list_tokens(collector: Collector = None, as_json: AsJson = False) -> None:
+def list_tokens(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the tokens, without their secrets; also those that have ended."""
     with connect(collector) as client:
-        show("tokens", client.get("tokens")["items"], as_json=as_json)
+        show("tokens", client.get("tokens")["items"], output, as_json=as_json)
 
 
 @app.command(epilog=example("kvflags tokens revoke 5f2c91d0"))

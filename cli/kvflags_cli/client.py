@@ -27,7 +27,8 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 class Client:
     """`get`, `post` and `put` take the path below /api/v1 in pieces, each of which is quoted, so that a deployment's
-    slashes or a flag's odd characters stay inside their piece. All raise KvflagsError."""
+    slashes or a flag's odd characters stay inside their piece. `page`: what a rollout's page shows, as its document.
+    All raise KvflagsError."""
 
     def __init__(self, connection: Connection, *, timeout: httpx.Timeout | float = _TIMEOUT) -> None:
         self.connection = connection
@@ -56,6 +57,9 @@ class Client:
 
     def put(self, *path: str, body: Json) -> Json:
         return _body(self._send("PUT", _below(path), json=body), self.connection)
+
+    def page(self, key: str) -> Json:
+        return _body(self._send("GET", f"/rollouts/{quote(key, safe='')}.json"), self.connection)
 
     def probe(self) -> httpx.Response:
         """Readiness, as it was answered: for `doctor`, which looks at the clock too."""

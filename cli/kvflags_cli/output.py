@@ -14,9 +14,9 @@ from kvflags.errors import KvflagsError
 from kvflags_cli.forms import Form, chosen, names, written
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
-__all__ = ["SCHEMA", "fail", "say", "show"]
+__all__ = ["SCHEMA", "console", "fail", "put", "say", "show", "stream"]
 
 # The version of the envelope. Fields are added under the same number; anything else makes it kvflags/2.
 SCHEMA = "kvflags/1"
@@ -47,6 +47,25 @@ def _view(kind: str, data: Any) -> None:  # noqa: ANN401 - any JSON document
         sys.stdout.write(_piped(parts))
 
 
+def put(line: str) -> None:
+    """A line of data, at once: whoever reads a pipe as it fills waits for no buffer."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def stream(kind: str, data: Any) -> None:  # noqa: ANN401 - any JSON document
+    """One of several documents, each on its own line."""
+    put(json.dumps({"schema": SCHEMA, "kind": kind, "data": data}, ensure_ascii=False, allow_nan=False))
+
+
+def console(*, width: int | None = None, file: io.StringIO | None = None) -> Console:
+    """Where views are printed: stdout, or a file."""
+    from rich.console import Console
+
+    # Markup and highlighting off: what is printed comes from the collector, and brackets in a reason are just brackets.
+    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+
+
 def say(text: str) -> None:
     """A note to the person at the terminal."""
     sys.stderr.write(f"{text}\n")
@@ -72,12 +91,9 @@ def _differences(error: KvflagsError) -> list[str]:
 
 
 def _print(parts: Iterable[RenderableType], *, width: int | None, file: io.StringIO | None = None) -> None:
-    from rich.console import Console
-
-    # Markup and highlighting off: what is printed comes from the collector, and brackets in a reason are just brackets.
-    console = Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    to = console(width=width, file=file)
     for part in parts:
-        console.print(part)
+        to.print(part)
 
 
 def _piped(parts: Iterable[RenderableType]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kvflags.errors import UsageError
-from kvflags_cli.commands import connect
+from kvflags_cli.commands import connect, rollout_get
 from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.forms import Form
 from kvflags_cli.options import AsJson, Author, Collector, Key, Output, Reason, example
@@ -120,6 +120,9 @@ def status(
         raise typer.Exit(ExitCode.FINDING)
     if unsettled(document):
         raise typer.Exit(ExitCode.UNDECIDED)
+
+
+app.command(epilog=rollout_get.EXAMPLE)(rollout_get.get)
 
 
 @app.command(epilog=example("kvflags rollout kill cross-layer-blocks --reason 'decode pool restarts'"))

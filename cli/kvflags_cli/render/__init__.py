@@ -8,7 +8,19 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kvflags_cli.render import access, decision, feedback, flags, fleet, local, plan, report, rollout, simulation
+from kvflags_cli.render import (
+    access,
+    decision,
+    feedback,
+    flags,
+    fleet,
+    local,
+    overview,
+    plan,
+    report,
+    rollout,
+    simulation,
+)
 
 __all__ = ["VIEWS"]
 
@@ -41,6 +53,7 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "treated": rollout.treated,
     "validation": flags.validation,
     "report": report.report,
+    "rollout": overview.overview,
     "rollout_status": rollout.status,
     "simulation": simulation.simulation,
     "token": access.token,

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from kvflags_cli.render.numbers import ABSENT, count
 from kvflags_cli.render.tables import table
 
-__all__ = ["outcomes", "strata"]
+__all__ = ["effect", "named", "outcomes", "strata"]
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ def outcomes(rows: list[Json]) -> RenderableType | None:
         return None
     return table(
         ("OUTCOME", ">CHANGE", ">INTERVAL", ">LIMIT", "STANDING"),
-        ((_name(one), *_effect(one), one["limit"], one["standing"]) for one in rows),
+        ((named(one), *effect(one), one["limit"], one["standing"]) for one in rows),
     )
 
 
@@ -36,7 +36,7 @@ def strata(rows: list[Json]) -> RenderableType | None:
                 one["name"],
                 count(one["treated"]),
                 count(one["control"]),
-                *(_effect(one["outcomes"][0]) if one["outcomes"] else (ABSENT, ABSENT)),
+                *(effect(one["outcomes"][0]) if one["outcomes"] else (ABSENT, ABSENT)),
                 "yes" if one["ready"] else "no",
             )
             for one in rows
@@ -44,11 +44,11 @@ def strata(rows: list[Json]) -> RenderableType | None:
     )
 
 
-def _name(one: Json) -> str:
+def named(one: Json) -> str:
     return str(one["outcome"]).replace("_", " ")
 
 
-def _effect(one: Json) -> tuple[str, str]:
+def effect(one: Json) -> tuple[str, str]:
     """`-19.0 %` and `-27.0 to -10.0 %`; failures as factors."""
     if one["change"] is None:
         return ABSENT, ABSENT

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kvflags_cli.render.flags import target
 from kvflags_cli.render.numbers import ABSENT, count, moment, percent, ratio
+from kvflags_cli.render.ramp import ramp
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import phase, switch
 
@@ -30,7 +31,7 @@ def status(document: Json) -> Iterator[RenderableType]:
             ("target", target(flag["target"])),
             *((f"target on {backend}", target(one)) for backend, one in sorted(flag["overrides"].items())),
             ("realised", f"{percent(realised['share'])}: {ratio(realised['treated'], dealt)} treated"),
-            *_ramp(document["ramp"]),
+            *ramp(document["ramp"]),
             ("eligible", count(realised["eligible"])),
             ("to replace", _to_replace(document["deployments"])),
         ]
@@ -41,15 +42,6 @@ def status(document: Json) -> Iterator[RenderableType]:
         if part:
             yield heading(words)
             yield pairs(part)
-
-
-def _ramp(ramp: Json | None) -> Iterator[tuple[str, str]]:
-    """The steps with the one in force marked, and what the next one waits for."""
-    if ramp is None:
-        return
-    marked = (f"[{one['says']}]" if at == ramp["at"] else one["says"] for at, one in enumerate(ramp["steps"]))
-    yield "ramp", " → ".join(marked)
-    yield "next step", "; ".join(ramp["waiting_for"]) or ("none" if ramp["at"] + 1 == len(ramp["steps"]) else "due")
 
 
 def _to_replace(items: list[Json]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-__all__ = ["outcome", "phase", "switch", "verdict"]
+__all__ = ["outcome", "phase", "standing", "switch", "verdict"]
 
 _VERDICTS = {
     "waiting": ("…", "cyan"),
@@ -17,6 +17,16 @@ _VERDICTS = {
     "ready": ("✓", "green"),
 }
 _PHASES = {"draft": "cyan", "running": "green", "paused": "yellow", "aborted": "red", "completed": "green"}
+# Of a figure against its limit, and of what could make the data lie.
+_STANDINGS = {
+    "broken": ("✗", "limit broken", "red"),
+    "open": ("?", "undecided", "cyan"),
+    "met": ("✓", "within its limit", "green"),
+    "bad": ("✗", "wrong", "red"),
+    "warn": ("!", "look into it", "yellow"),
+    "good": ("✓", "fine", "green"),
+    "unknown": ("…", "not known yet", "cyan"),
+}
 _OUTCOMES = {"ok": ("✓", "green"), "finding": ("✗", "red"), "skipped": ("-", "dim")}
 
 
@@ -31,6 +41,11 @@ def phase(name: str) -> Text:
 
 def switch(is_set: bool) -> Text:
     return Text("SET", style="bold red") if is_set else Text("not set")
+
+
+def standing(name: str) -> Text:
+    icon, word, colour = _STANDINGS.get(name, ("?", name, "yellow"))
+    return Text(f"{icon} {word}", style=colour)
 
 
 def outcome(name: str) -> Text:

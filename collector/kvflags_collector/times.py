@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["SECOND", "lasting", "now_us", "parsed", "rfc3339"]
+__all__ = ["SECOND", "from_rfc3339", "lasting", "now_us", "parsed", "rfc3339"]
 
 SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,6 +23,11 @@ def rfc3339(us: int | None) -> str | None:
     if us is None:
         return None
     return (_EPOCH + timedelta(microseconds=us)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def from_rfc3339(text: str) -> int:
+    """("1970-01-01T00:00:01Z") -> 1_000_000. ValueError for what is no time."""
+    return parsed(datetime.fromisoformat(text))
 
 
 def parsed(moment: datetime) -> int:

@@ -140,6 +140,24 @@ class Facts(_Json):
         """These facts with whatever `later` knows better; its nulls change nothing."""
         return Facts.from_json(self.to_json() | {name: value for name, value in later.items() if value is not None})
 
+    @property
+    def stratum(self) -> str:
+        """What must be alike to be compared: `FLASH_ATTN, H100, gqa, vLLM 0.32, 4 heads, block 16, rdma`.
+
+        What is not known is left out; empty where nothing is.
+        """
+        minor = ".".join(self.vllm.split(".")[:2]) if self.vllm else None
+        parts = (
+            self.backend,
+            self.gpu,
+            self.model_class,
+            minor and f"vLLM {minor}",
+            self.kv_heads_per_rank and f"{self.kv_heads_per_rank} heads",
+            self.block_size and f"block {self.block_size}",
+            self.transport,
+        )
+        return ", ".join(str(part) for part in parts if part)
+
 
 @dataclass(frozen=True, slots=True)
 class Target(_Json):
@@ -210,7 +228,8 @@ class Flag(_Json):
     and for how long it must have had no new engine.
 
     `labels` and `vllm` (a range such as `>=0.30,<0.33`) are gates of this flag beside those of the feature. `held_back`
-    names deployments that are never treated, for fleets too small for a share. `criteria` for graduation, in words, and
+    names deployments that are never treated, for fleets too small for a share; `rolled_back` strata that a guardrail
+    switched off. `criteria` for graduation, in words, and
     `expires` (a date) are declared when the flag is created. `default_since_us`: since when it is being made the
     default, with a last holdback.
     """
@@ -231,6 +250,7 @@ class Flag(_Json):
     labels: Mapping[str, str] = field(default_factory=dict)
     vllm: str = ""
     held_back: tuple[str, ...] = ()
+    rolled_back: tuple[str, ...] = ()
     criteria: tuple[str, ...] = ()
     expires: str | None = None
     ramp: Ramp | None = None
@@ -247,6 +267,7 @@ class Flag(_Json):
             "overrides": {backend: target.to_json() for backend, target in self.overrides.items()},
             "labels": dict(self.labels),
             "held_back": list(self.held_back),
+            "rolled_back": list(self.rolled_back),
             "criteria": list(self.criteria),
             "ramp": self.ramp and self.ramp.to_json(),
         }
@@ -261,6 +282,7 @@ class Flag(_Json):
                 "target": Target.from_json(target) if target else None,
                 "overrides": {backend: Target.from_json(entry) for backend, entry in overrides.items()},
                 "held_back": tuple(document.get("held_back") or ()),
+                "rolled_back": tuple(document.get("rolled_back") or ()),
                 "criteria": tuple(document.get("criteria") or ()),
                 "ramp": Ramp.from_json(ramp) if ramp else None,
             }

@@ -86,6 +86,7 @@ def test_a_flag_is_created_listed_and_shown(kvflags, fleet):
             "labels": {},
             "vllm": "",
             "held_back": [],
+            "rolled_back": [],
             "criteria": [],
             "expires": None,
             "ramp": None,

@@ -14,6 +14,7 @@ import pytest
 from guide import pieces
 
 from kvflags_cli.parse import duration
+from kvflags_collector.judge.conclude import conclude
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.rollout.tick import tick
 from kvflags_collector.store.rollups import roll
@@ -81,6 +82,7 @@ class Walk:
         assert (answer.status_code, answer.json()) == (200, {}), answer.text
         self._fleet.now_us += _MINUTE // 3
         roll(self._fleet.db, self._fleet.now_us)
+        conclude(self._fleet.db, self._fleet.now_us)
         self._look()
 
     def _look(self):

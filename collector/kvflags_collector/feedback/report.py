@@ -13,9 +13,9 @@ from kvflags.flags import Arm, Comparison, Flag
 from kvflags_collector.feedback import effects, transfers
 from kvflags_collector.feedback.signals import signals, summary
 from kvflags_collector.feedback.totals import figures
-from kvflags_collector.judge import evidence, layout
+from kvflags_collector.judge import layout
 from kvflags_collector.judge.generations import Generation, generations
-from kvflags_collector.judge.inputs import frozen, inputs
+from kvflags_collector.judge.inputs import inputs
 from kvflags_collector.rollout import flags, mixed
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.database import Database
@@ -49,7 +49,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
     layout.look(conn, found, now)
     judged = inputs(conn, flag, found, now)
     found_verdict = verdict(judged)
-    alone = evidence.verdicts(frozen(conn, flag, found, now))
+    alone = {one.deployment: one.verdict for one in judged.alone}
     raised = _alarms(conn, {one.deployment for one in found})
     return {
         "schema": SCHEMA,

@@ -3,24 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import nan
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, RowMapping, select
 
+from kvflags_collector.judge.blocks import Event, Run
+from kvflags_collector.judge.moments import Moment
 from kvflags_collector.store.frozen_tables import frozen_events
+from kvflags_collector.times import SECOND
 from kvflags_collector.verdict import errors
 from kvflags_collector.verdict.arrays import Floats
 from kvflags_collector.verdict.events import AFTER_DAYS, Events
-from kvflags_collector.verdict.evidence import Check, Fire, Trials
+from kvflags_collector.verdict.evidence import Alone, Check, Fire, Trials
 from kvflags_collector.verdict.outcomes import Outcome
-from kvflags_collector.verdict.placebo import DeploymentVerdict, place
+from kvflags_collector.verdict.placebo import Placebo, place
 
-__all__ = ["events", "fires", "left_out", "read", "verdicts"]
+__all__ = ["alone", "events", "fires", "left_out", "read"]
 
 Epoch = tuple[str, str, int]
+# What guardrails did already: (metric, deployment, time of the event). Whoever let the rollout go on since has seen it.
+Acted = Collection[tuple[str, str, int]]
+_DAY_US = 86_400 * SECOND
 
 
 def read(conn: Connection, flag: str, included: Collection[Epoch], as_of_us: int) -> list[RowMapping]:
@@ -54,6 +60,7 @@ def events(rows: Sequence[RowMapping]) -> Events | None:
         failures=np.array([sum(one["failed"]) for one in measured]),
         strata=tuple(strata),
         invariants={name: _column(measured, "invariants", name) for name in ("transfer volume",)},
+        event_us=np.array([row["event_us"] for row in kept], dtype=np.int64),
     )
 
 
@@ -67,30 +74,37 @@ def left_out(rows: Sequence[RowMapping]) -> dict[Check, Trials]:
     return {Check.LEFT_OUT: Trials(np.full(len(out), share), out)}
 
 
-def fires(rows: Sequence[RowMapping]) -> list[Fire]:
-    """Treated deployments whose failures rose beyond what controls show by themselves, by their longest horizon."""
-    longest = list({(row["deployment"], row["event_us"]): row for row in rows}.values())
-    if not any(row["treated"] for row in longest):
+def fires(runs: Mapping[Event, Run], found: Sequence[Moment], acted: Acted) -> list[Fire]:
+    """Treated deployments whose failures rose beyond what controls show by themselves."""
+    begun = {event for event, run in runs.items() if len(run.failed) > errors.BASELINE_BLOCKS}
+    watched = [one for one in found if (one.deployment, one.event_us) in begun]
+    own = [runs[one.deployment, one.event_us] for one in watched]
+    treated = np.array([one.treated for one in watched], dtype=np.bool_)
+    if not treated.any():
         return []
-    failed, transfers = (_blocks(longest, name) for name in ("failed", "transfers"))
+    failed, transfers = _padded([one.failed for one in own]), _padded([one.transfers for one in own])
     cut = errors.BASELINE_BLOCKS
-    before = failed[:, :cut], transfers[:, :cut]
-    found = errors.evidence(before, (failed[:, cut:], transfers[:, cut:]), errors.fleet_dispersion(*before))
-    highest = found.max(axis=1)
-    treated = np.array([row["treated"] for row in longest], dtype=np.bool_)
+    before, after = (failed[:, :cut], transfers[:, :cut]), (failed[:, cut:], transfers[:, cut:])
+    highest = errors.evidence(before, after, errors.fleet_dispersion(*before)).max(axis=1)
     limit = errors.threshold(highest[~treated])
     return [
         Fire(
-            deployment=row["deployment"], says=f"Transfers fail more than before: evidence {e:.3g}, limit {limit:.3g}."
+            deployment=one.deployment,
+            says=f"Transfers fail more than before: evidence {e:.3g}, limit {limit:.3g}.",
+            acknowledged=("error_guard", one.deployment, one.event_us) in acted,
+            value=round(e, 6),
+            limit=round(limit, 6),
+            n=int(runs[one.deployment, one.event_us].transfers[cut:].sum()),
+            since_us=one.event_us,
         )
-        for row, e in zip(longest, highest.tolist(), strict=True)
-        if row["treated"] and e > limit
+        for one, e in zip(watched, highest.tolist(), strict=True)
+        if one.treated and e > limit
     ]
 
 
-def verdicts(rows: Sequence[RowMapping]) -> dict[str, DeploymentVerdict]:
-    """Of each treated deployment, at the latest horizon that allows one."""
-    found: dict[str, DeploymentVerdict] = {}
+def alone(rows: Sequence[RowMapping], acted: Acted) -> list[Alone]:
+    """What each treated deployment's own change says, at the latest horizon that says anything."""
+    found: dict[str, Alone] = {}
     for horizon in sorted({row["horizon"] for row in rows}):
         own = _with_days([row for row in rows if row["horizon"] == horizon and row["left_out"] is None])
         if not own:
@@ -99,9 +113,24 @@ def verdicts(rows: Sequence[RowMapping]) -> dict[str, DeploymentVerdict]:
         treated = np.array([row["treated"] for row in own], dtype=np.bool_)
         placed = place(before, after, treated, _codes([row["cohort"] for row in own]))
         if placed is not None:
-            names = [row["deployment"] for row in own if row["treated"]]
-            found |= dict(zip(names, placed.verdicts, strict=True))
-    return found
+            events_of = [row for row in own if row["treated"]]
+            found |= {row["deployment"]: _alone(row, placed, at, acted) for at, row in enumerate(events_of)}
+    return list(found.values())
+
+
+def _alone(row: RowMapping, placed: Placebo, at: int, acted: Acted) -> Alone:
+    return Alone(
+        deployment=row["deployment"],
+        verdict=placed.verdicts[at],
+        change=float(placed.change[at]),
+        low=float(placed.low[at]),
+        high=float(placed.high[at]),
+        controls=placed.controls,
+        stratum=row["stratum"],
+        acknowledged=("deployment", row["deployment"], row["event_us"]) in acted,
+        since_us=row["event_us"],
+        until_us=row["event_us"] + row["horizon"] * _DAY_US,
+    )
 
 
 def _with_days(rows: Sequence[RowMapping]) -> list[RowMapping]:
@@ -111,10 +140,10 @@ def _with_days(rows: Sequence[RowMapping]) -> list[RowMapping]:
     return list(latest.values())
 
 
-def _blocks(rows: Sequence[RowMapping], name: str) -> Floats:
+def _padded(values: Sequence[Floats]) -> Floats:
     """(rows, blocks), as long as the longest; what lies beyond has nothing in it."""
-    width = max(len(row["measured"][name]) for row in rows)
-    return np.array([row["measured"][name] + [0.0] * (width - len(row["measured"][name])) for row in rows])
+    width = max(len(one) for one in values)
+    return np.array([np.pad(one, (0, width - len(one))) for one in values])
 
 
 def _codes(labels: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from kvflags.flags import Phase
-from kvflags_collector.judge import hours, strata
+from kvflags_collector.judge import blocks, hours, strata
+from kvflags_collector.judge.conclude import conclude
 from kvflags_collector.judge.hours import HOUR_US, Window
 from kvflags_collector.judge.measure import enough, measure
 from kvflags_collector.judge.moments import Moment, moments
@@ -18,7 +20,6 @@ from kvflags_collector.rollout import flags
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.frozen_tables import frozen_events
 from kvflags_collector.store.roles import Role, Term
-from kvflags_collector.store.rollup_tables import dirty_hours, dirty_minutes
 from kvflags_collector.verdict.placebo import HORIZONS
 from kvflags_collector.worker import Worker
 
@@ -28,6 +29,8 @@ __all__ = ["Judge", "judge"]
 _GRACE_US = 24 * HOUR_US
 # Events of one pass: about a second's work.
 _MOST = 100
+# Small rows: those of 35 deployments that are watched from their baseline on, or of 5,000 that go on.
+_MOST_BLOCKS = 5000
 
 Write = Callable[[], AbstractContextManager[Connection]]
 
@@ -39,20 +42,25 @@ def judge(db: Database, now: int, write: Write | None = None) -> int:
     """
     with db.read() as conn:
         rows = [row for _, row in zip(range(_MOST), _due(conn, now), strict=False)]
-    if rows:
+        own = _blocks(conn, now)
+    if rows or own:
         with (write or db.write)() as conn:
             _insert(conn, rows)
+            blocks.insert(conn, own)
     return len(rows)
 
 
 class Judge(Worker):
-    """The thread that freezes, in whichever collector is the judge."""
+    """The thread that freezes and judges, in whichever collector is the judge."""
 
     def __init__(
         self, db: Database, *, clock: Callable[[], int], holder: str | None = None, every_s: float = 60.0
     ) -> None:
         def work(term: Term) -> float | None:
-            return 0.0 if judge(db, clock(), term.write) == _MOST else None
+            if judge(db, clock(), term.write) == _MOST:
+                return 0.0
+            conclude(db, clock(), term.write)
+            return None
 
         super().__init__(db, Role.JUDGE, work, clock=clock, holder=holder, every_s=every_s)
 
@@ -71,16 +79,16 @@ def _due(conn: Connection, now: int) -> Iterator[dict[str, Any]]:
                     yield _row(conn, window, known, now)
 
 
+def _blocks(conn: Connection, now: int) -> list[dict[str, Any]]:
+    """The error guard's blocks of every flag that are over, in order; what is beyond a pass's share is next."""
+    known = [flag for flag in flags.by_feature(conn).values() if flag.phase != Phase.DRAFT]
+    over = (row for flag in known for row in blocks.due(conn, flag.key, moments(conn, flag.key), now))
+    return list(islice(over, _MOST_BLOCKS))
+
+
 def _ripe(conn: Connection, window: Window, now: int) -> bool:
     """Whether its last hour is over for good and everything before is rolled up."""
-    if window.end_us + _GRACE_US > now:
-        return False
-    for table in (dirty_minutes, dirty_hours):
-        time = table.c[0]
-        waits = select(time).where(table.c.deployment == window.moment.deployment, time < window.end_us).limit(1)
-        if conn.execute(waits).first() is not None:
-            return False
-    return True
+    return window.end_us + _GRACE_US <= now and hours.rolled_up(conn, window.moment.deployment, window.end_us)
 
 
 def _row(conn: Connection, window: Window, known: strata.Strata, now: int) -> dict[str, Any]:

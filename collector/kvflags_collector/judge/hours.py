@@ -18,12 +18,12 @@ from kvflags.telemetry.instruments import InstrumentName
 from kvflags_collector.judge.moments import Moment
 from kvflags_collector.store import presence
 from kvflags_collector.store.outcome_tables import outcomes_hour
-from kvflags_collector.store.rollup_tables import rollups_hour
+from kvflags_collector.store.rollup_tables import dirty_hours, dirty_minutes, rollups_hour
 from kvflags_collector.times import SECOND
 from kvflags_collector.verdict.arrays import Bools, Floats
 from kvflags_collector.verdict.events import BEFORE_DAYS
 
-__all__ = ["HOUR_US", "Hours", "Window", "read"]
+__all__ = ["HOUR_US", "Hours", "Window", "moved", "read", "rolled_up"]
 
 HOUR_US = 3600 * SECOND
 # What an engine does while it warms up is neither before nor after.
@@ -107,6 +107,25 @@ def read(conn: Connection, window: Window) -> Hours:
     unheard = ~_heard(conn, window) & (transfers == 0)
     transfers[unheard], failed[unheard] = np.nan, np.nan
     return Hours(sums=sums, counts=counts, transfers=transfers, failed=failed, sizes=sizes)
+
+
+def moved(conn: Connection, window: Window) -> tuple[Floats, Floats]:
+    """(slots,) each: transfers and those that failed; 0 where nothing was seen."""
+    transfers, failed = np.zeros(window.slots), np.zeros(window.slots)
+    for slot, _, number, bad in _each(conn, window, rollups_hour, ("size_class", "transfers", "failed")):
+        transfers[slot] += number
+        failed[slot] += bad
+    return transfers, failed
+
+
+def rolled_up(conn: Connection, deployment: str, until_us: int) -> bool:
+    """Whether nothing of the deployment before that time waits to be rolled up."""
+    for table in (dirty_minutes, dirty_hours):
+        time = table.c[0]
+        waits = select(time).where(table.c.deployment == deployment, time < until_us).limit(1)
+        if conn.execute(waits).first() is not None:
+            return False
+    return True
 
 
 def _each(conn: Connection, window: Window, table: Table, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

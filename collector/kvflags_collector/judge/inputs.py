@@ -9,9 +9,10 @@ from sqlalchemy import Connection, RowMapping, select
 
 from kvflags.flags import BUCKETS, Arm, Flag, Phase
 from kvflags.telemetry.instruments import InstrumentName
-from kvflags_collector.judge import evidence, layout, strata, trials
+from kvflags_collector.judge import blocks, evidence, layout, strata, trials
 from kvflags_collector.judge.generations import Generation
-from kvflags_collector.rollout import mixed
+from kvflags_collector.judge.moments import Moment, moments
+from kvflags_collector.rollout import guard, mixed
 from kvflags_collector.store.control_tables import alarms, flag_revisions
 from kvflags_collector.store.outcome_tables import outcomes_day
 from kvflags_collector.times import SECOND
@@ -29,6 +30,7 @@ def inputs(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: in
     compared = [_treatment(one, mixtures, named) for one in found if one.latest and one.included]
     treated = sum(one.treated for one in compared)
     rows = frozen(conn, flag, found, now_us)
+    acted = guard.acted(conn, flag.key)
     return Inputs(
         key=flag.key,
         running=flag.phase == Phase.RUNNING,
@@ -36,15 +38,25 @@ def inputs(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: in
         days=_days(conn, flag.key, treated / len(compared) if compared else 0.0, now_us),
         outcomes=_any_outcomes(conn, [one.deployment for one in compared]),
         events=evidence.events(rows),
-        fires=evidence.fires(rows),
+        fires=evidence.fires(blocks.runs(conn, flag.key, now_us), _included(conn, flag, found), acted),
+        alone=evidence.alone(rows, acted),
+        rolled_back=flag.rolled_back,
         trials={**trials.trials(conn, flag, now_us), **evidence.left_out(rows)},
     )
 
 
 def frozen(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: int) -> list[RowMapping]:
     """The frozen events of what is in the comparison now."""
-    included = {(one.deployment, one.generation, one.pin["epoch"]) for one in found if one.included and one.pin}
-    return evidence.read(conn, flag.key, included, now_us)
+    return evidence.read(conn, flag.key, _epochs(found), now_us)
+
+
+def _included(conn: Connection, flag: Flag, found: Sequence[Generation]) -> list[Moment]:
+    epochs = _epochs(found)
+    return [one for one in moments(conn, flag.key) if (one.deployment, one.generation, one.epoch) in epochs]
+
+
+def _epochs(found: Sequence[Generation]) -> set[tuple[str, str, int]]:
+    return {(one.deployment, one.generation, one.pin["epoch"]) for one in found if one.included and one.pin}
 
 
 def _any_outcomes(conn: Connection, deployments: Sequence[str]) -> bool:

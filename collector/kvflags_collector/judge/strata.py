@@ -24,20 +24,5 @@ def read(conn: Connection) -> Strata:
     query = select(engines.c.deployment, engines.c.generation, engines.c.facts)
     for deployment, generation, facts in conn.execute(query):
         if deployment is not None:
-            found[deployment, generation].add(_stratum(Facts.from_json(facts)))
+            found[deployment, generation].add(Facts.from_json(facts).stratum or UNKNOWN)
     return {place: " and ".join(sorted(names)) for place, names in found.items()}
-
-
-def _stratum(facts: Facts) -> str:
-    """`FLASH_ATTN, H100, gqa, vLLM 0.32, 4 heads, block 16, rdma`; what is not known is left out."""
-    minor = ".".join(facts.vllm.split(".")[:2]) if facts.vllm else None
-    parts = (
-        facts.backend,
-        facts.gpu,
-        facts.model_class,
-        minor and f"vLLM {minor}",
-        facts.kv_heads_per_rank and f"{facts.kv_heads_per_rank} heads",
-        facts.block_size and f"block {facts.block_size}",
-        facts.transport,
-    )
-    return ", ".join(str(part) for part in parts if part) or UNKNOWN

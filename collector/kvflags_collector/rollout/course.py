@@ -15,7 +15,7 @@ from kvflags_collector.store.control_tables import flag_revisions
 __all__ = ["make_default", "pause", "promote", "resume", "undo"]
 
 # What `undo` takes back. Phase and kill switch are not among them: what was stopped is started on purpose.
-_AIM = ("target", "overrides", "enrolment", "holdback")
+_AIM = ("target", "overrides", "enrolment", "holdback", "rolled_back")
 
 
 def pause(conn: Connection, key: str, *, author: str, reason: str, revision: int | None = None, now: int) -> Flag:

@@ -14,7 +14,7 @@ __all__ = ["refusals"]
 
 def refusals(flag: Flag, seen: Observed, stated: Declaration) -> tuple[Refusal, ...]:
     """Every reason why the deployment may not be treated under this flag; an unknown fact is a gate not met."""
-    own = (*_labels(flag, stated), *_release(flag, seen))
+    own = (*_labels(flag, stated), *_release(flag, seen), *_rolled_back(flag, seen))
     return (*observe.disqualified(FEATURES[flag.feature], seen), *own)
 
 
@@ -34,3 +34,11 @@ def _release(flag: Flag, seen: Observed) -> tuple[Refusal, ...]:
         return ()
     says = f"vLLM {', '.join(sorted(outside))} is not in the flag's range {flag.vllm}"
     return (Refusal("vllm_range", RuleClass.UNSUPPORTED, says),)
+
+
+def _rolled_back(flag: Flag, seen: Observed) -> tuple[Refusal, ...]:
+    off = {facts.stratum for each in seen.values() for facts in each} & set(flag.rolled_back)
+    if not off:
+        return ()
+    says = f"A guardrail rolled {'; '.join(sorted(off))} back; `kvflags rollout undo {flag.key}` takes that back"
+    return (Refusal("rolled_back", RuleClass.UNSUPPORTED, says),)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,16 +12,17 @@ from sqlalchemy import Connection, func, select
 
 from kvflags.flags import Arm, Flag
 from kvflags_collector.rollout.mixed import TRANSITION
-from kvflags_collector.store.control_tables import alarms
+from kvflags_collector.store.control_tables import alarms, flag_revisions, opts
 from kvflags_collector.store.rollup_tables import rollups_minute
-from kvflags_collector.times import SECOND, rfc3339
+from kvflags_collector.times import SECOND, from_rfc3339, rfc3339
+from kvflags_collector.verdict.actions import Act
 
-__all__ = ["Finding", "Guard", "circuit_breaker"]
+__all__ = ["Act", "Finding", "Guard", "acted", "circuit_breaker", "fresh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A limit was passed. `deployment`: that one is taken back to control; None: the whole rollout is.
+    """A limit was passed, and what is to be done about it: to `deployment`, to `stratum`, or (neither) to the fleet.
 
     `interval`: the confidence interval that was judged, null where the rule has no statistics; `window`: the time that
     was looked at.
@@ -32,9 +33,17 @@ class Finding:
     limit: float
     n: int
     says: str
+    act: Act
     deployment: str | None = None
+    stratum: str | None = None
     interval: tuple[float, float] | None = None
     window: tuple[str | None, str | None] | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """What it rests on. A fleet's or stratum's is another one with each newly treated event."""
+        begins, ends = self.window or (None, None)
+        return self.metric, self.deployment or self.stratum or "", begins if self.deployment else ends
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -42,6 +51,54 @@ class Finding:
 
 # Everything that may stop a rollout has this shape: findings of one flag at one time, from what is stored.
 Guard = Callable[[Connection, Flag, int], Sequence[Finding]]
+
+
+def fresh(conn: Connection, flag: Flag, found: Iterable[Finding]) -> list[Finding]:
+    """Without what was acted upon before: whoever let the rollout go on since has seen it.
+
+    What is opted out is out, and needs no second finding while its engines wait to be replaced.
+    """
+    found = list(found)
+    if not found:
+        return []
+    before = {_read(one).key for one in _recorded(conn, flag.key)}
+    out = set(conn.scalars(select(opts.c.deployment).where(opts.c.flag == flag.key, opts.c.opted == "out")))
+    return [
+        one
+        for one in found
+        if one.key not in before and one.deployment not in out and one.stratum not in flag.rolled_back
+    ]
+
+
+def acted(conn: Connection, key: str) -> set[tuple[str, str, int]]:
+    """What guardrails found of deployments, and somebody has let the rollout go on after.
+
+    (metric, deployment, since when in microseconds) each.
+    """
+    r = flag_revisions.c
+    went_on = select(func.max(r.revision)).where(r.key == key, r.action.in_(["resume", "start"]))
+    found = map(_read, _recorded(conn, key, before=conn.scalar(went_on) or 0))
+    return {
+        (one.metric, one.deployment, from_rfc3339(one.window[0]))
+        for one in found
+        if one.deployment and one.window and one.window[0]
+    }
+
+
+def _recorded(conn: Connection, key: str, before: int | None = None) -> list[dict[str, Any]]:
+    r = flag_revisions.c
+    query = select(r.evidence).where(r.key == key, r.action.like("guardrail%")).order_by(r.revision)
+    if before is not None:
+        query = query.where(r.revision < before)
+    return [one for evidence in conn.scalars(query) for one in evidence["findings"]]
+
+
+def _read(stored: Mapping[str, Any]) -> Finding:
+    pairs = {name: tuple(stored[name]) if stored[name] else None for name in ("interval", "window")}
+    # Before there was `act`, what named a deployment took it out and what named none ended the rollout.
+    act = Act(stored.get("act") or (Act.TAKE_OUT if stored["deployment"] else Act.ABORT))
+    return Finding(**{**stored, **pairs, "act": act})
+
 
 # No statistics: so many errors in two buckets in a row mean a broken deployment and not a bad minute.
 _BUCKET_US = 300 * SECOND
@@ -98,6 +155,7 @@ def _finding(deployment: str, counts: dict[int, tuple[int, int]], end: int) -> F
         limit=_SHARE,
         n=transfers,
         says=f"{failed} of {transfers} transfers failed within 10 minutes",
+        act=Act.TAKE_OUT,
         deployment=deployment,
         window=(rfc3339(end - 2 * _BUCKET_US), rfc3339(end)),
     )

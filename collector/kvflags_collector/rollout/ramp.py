@@ -16,10 +16,10 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
-from kvflags.flags import BUCKETS, Arm, Flag, Phase, Ramp, Step, Target
-from kvflags_collector.rollout import assign, flags, leases, pins, steer
+from kvflags.flags import BUCKETS, Arm, Facts, Flag, Phase, Ramp, Step, Target, Variant
+from kvflags_collector.rollout import assign, flags, guard, judged, leases, pins, steer
 from kvflags_collector.rollout.audit import Actor
-from kvflags_collector.rollout.guard import Finding, Guard, circuit_breaker
+from kvflags_collector.rollout.guard import Act, Finding, Guard, circuit_breaker
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.rollup_tables import rollups_minute
 from kvflags_collector.times import SECOND, lasting, rfc3339
@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 _KVFLAGS = "kvflags"
-# The verdict's guards join here; until then the circuit breaker stands alone.
-GUARDS: tuple[Guard, ...] = (circuit_breaker,)
+# The breaker looks at minutes, the verdict at what is frozen.
+GUARDS: tuple[Guard, ...] = (circuit_breaker, judged.findings)
 
 _FRESH_US = 3600 * SECOND
 
@@ -96,7 +96,7 @@ def advance(conn: Connection, flag: Flag, now: int, guards: Iterable[Guard] = GU
     """
     if flag.phase != Phase.RUNNING:
         return flag
-    if findings := [finding for guard in guards for finding in guard(conn, flag, now)]:
+    if findings := guard.fresh(conn, flag, [finding for asked in guards for finding in asked(conn, flag, now)]):
         return _stop(conn, flag, findings, now)
     if flag.default_since_us is not None and now - flag.default_since_us >= HOLDBACK_US:
         completed = replace(flags.completed(flag), ramp=None)
@@ -135,6 +135,8 @@ def waiting_for(conn: Connection, flag: Flag, now: int) -> list[str]:
             waits.append(f"sample: {number} of {step.sample} treated deployments are effective")
         if not _fresh(conn, now):
             waits.append("analysis: no transfer of the treatment arm was measured within the last hour")
+        elif doubt := judged.lacking(conn, flag.key, now):
+            waits.append(f"analysis: {doubt}")
     if ramp.following.approval and not waits:
         waits.append(f"approval: kvflags rollout promote {flag.key} --revision {flag.revision}")
     return waits
@@ -172,17 +174,42 @@ def _fresh(conn: Connection, now: int) -> bool:
 
 
 def _stop(conn: Connection, flag: Flag, findings: Sequence[Finding], now: int) -> Flag:
-    """The fleet's finding ends the rollout; a deployment's takes it out, and holds the ramp until a person looks."""
-    worst = next((finding for finding in findings if finding.deployment is None), None)
-    evidence = {"findings": [finding.to_json() for finding in findings]}
-    if worst is not None:
-        stopped, action, says = replace(flag, phase=Phase.ABORTED), "guardrail_abort", worst.says
-        pins.condemn_flag(conn, flag.key, "guardrail")
-    else:
-        stopped, action, says = replace(flag, phase=Phase.PAUSED), "guardrail_hold", findings[0].says
-        for finding in findings:
+    """The fleet's finding ends the rollout, a stratum's switches that off, and any other holds until a person looks.
+
+    Either way a deployment that was found to be harmed is taken out.
+    """
+    for finding in findings:
+        if finding.act == Act.TAKE_OUT:
             _take_out(conn, flag, finding, now)
-    return flags.revise(conn, stopped, action, author=_KVFLAGS, reason=says, now=now, evidence=evidence)
+    told = partial(_told, conn, findings=findings, now=now)
+    if any(finding.act == Act.ABORT for finding in findings):
+        pins.condemn_flag(conn, flag.key, "guardrail")
+        return told(replace(flag, phase=Phase.ABORTED), "guardrail_abort", Act.ABORT)
+    off = [finding.stratum for finding in findings if finding.act == Act.ROLL_BACK and finding.stratum]
+    rolled_back = replace(flag, rolled_back=tuple(sorted({*flag.rolled_back, *off})))
+    for stratum in off:
+        _condemn_stratum(conn, flag, stratum)
+    if len(off) < len(findings):
+        return told(replace(rolled_back, phase=Phase.PAUSED), "guardrail_hold", None)
+    return told(rolled_back, "guardrail_roll_back", Act.ROLL_BACK)
+
+
+def _told(
+    conn: Connection, flag: Flag, action: str, first: Act | None, *, findings: Sequence[Finding], now: int
+) -> Flag:
+    says = next(finding.says for finding in findings if first in {None, finding.act})
+    evidence = {"findings": [finding.to_json() for finding in findings]}
+    return flags.revise(conn, flag, action, author=_KVFLAGS, reason=says, now=now, evidence=evidence)
+
+
+def _condemn_stratum(conn: Connection, flag: Flag, stratum: str) -> None:
+    """What lives there with the feature on is to be replaced; what replaces it meets the flag's gate."""
+    e, p = tables.engines.c, tables.pins.c
+    rows = conn.execute(select(e.deployment, e.generation, e.facts).where(e.deployment.is_not(None)))
+    there = {(row.deployment, row.generation) for row in rows if Facts.from_json(row.facts).stratum == stratum}
+    for pin in pins.open_pins(conn, p.flag == flag.key, p.variant == Variant.ON):
+        if (pin.deployment, pin.generation) in there:
+            pins.condemn(conn, pin, "guardrail")
 
 
 def _take_out(conn: Connection, flag: Flag, finding: Finding, now: int) -> None:

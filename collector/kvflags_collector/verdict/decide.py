@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kvflags_collector.verdict import checks, harm, promotion
-from kvflags_collector.verdict.compare import Compared, compare, failures_compared
+from kvflags_collector.verdict.compare import Compared, Estimate, compare, failures_compared
 from kvflags_collector.verdict.evidence import Inputs
 from kvflags_collector.verdict.minima import unmet
 from kvflags_collector.verdict.treatment import spoiled
@@ -40,6 +40,7 @@ class Verdict:
 
     scope: the strata it is ready for. returned: deployments to be condemned whatever the state. invalid: strata that
     were left out of it, and why. compared: the numbers behind it; null before the first event.
+    failures: those of failed transfers over every stratum. reasons: the code of each sentence.
     """
 
     state: VerdictState
@@ -51,6 +52,8 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     invalid: Mapping[str, str] = field(default_factory=dict)
     compared: Compared | None = field(default=None, compare=False)
+    failures: Estimate | None = field(default=None, compare=False)
+    reasons: tuple[str, ...] = field(default=(), compare=False)
 
 
 def verdict(inputs: Inputs) -> Verdict:
@@ -58,7 +61,8 @@ def verdict(inputs: Inputs) -> Verdict:
     spoilt = spoiled(inputs.deployments, inputs.minima.effective)
     events = inputs.events if inputs.events is not None and len(inputs.events) else None
     compared = compare(events, spoilt.keys()) if events is not None else None
-    failing = harm.failing(inputs, failures_compared(events, compared) if events is not None else None)
+    failures = failures_compared(events, compared) if events is not None else None
+    failing = harm.failing(inputs, failures)
     state, findings = next(_found(_rows(inputs, compared, failing, spoilt)))
     return Verdict(
         state,
@@ -70,6 +74,8 @@ def verdict(inputs: Inputs) -> Verdict:
         warnings=tuple(checks.warnings(inputs)),
         invalid={} if state is VerdictState.INVALID else {name: found[0].says for name, found in spoilt.items()},
         compared=compared,
+        failures=failures,
+        reasons=tuple(dict.fromkeys(one.reason for one in findings)),
     )
 
 

@@ -28,6 +28,7 @@ class Events:
     """Valid, frozen events, one a row: (n,) each. stratum: an index into `strata`.
 
     values: log ratio by outcome, NaN where it was not measured. failures: failed transfers before and after, summed.
+    event_us: when each was, where somebody acts upon it.
     """
 
     deployment: Ints
@@ -38,6 +39,7 @@ class Events:
     failures: Floats
     strata: tuple[str, ...]
     invariants: Mapping[str, Floats] = field(default_factory=dict)
+    event_us: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.treated)
@@ -53,6 +55,7 @@ class Events:
             failures=self.failures[rows],
             strata=self.strata,
             invariants={name: values[rows] for name, values in self.invariants.items()},
+            event_us=None if self.event_us is None else self.event_us[rows],
         )
 
 

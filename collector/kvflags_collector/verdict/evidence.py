@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import nan
 
 from kvflags_collector.verdict import treatment
 from kvflags_collector.verdict.arrays import Bools, Floats
 from kvflags_collector.verdict.events import Events
+from kvflags_collector.verdict.placebo import DeploymentVerdict
 from kvflags_collector.verdict.treatment import Treatment
 
-__all__ = ["Check", "Fire", "Inputs", "Minima", "Trials"]
+__all__ = ["Alone", "Check", "Fire", "Inputs", "Minima", "Trials"]
 
 
 class Check(StrEnum):
@@ -34,11 +36,35 @@ class Trials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
-    """The error guard of a treated deployment fired. acknowledged: a maintainer has seen it and lets the ramp go on."""
+    """The error guard of a treated deployment fired. acknowledged: a maintainer has seen it and lets the ramp go on.
+
+    value: the evidence, against its limit; n: transfers since the event; times: of the event and its last block.
+    """
 
     deployment: str
     says: str
     acknowledged: bool = False
+    value: float = nan
+    limit: float = nan
+    n: int = 0
+    since_us: int | None = None
+    until_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What one treated deployment's own change says, against what `controls` controls do by themselves; log ratios."""
+
+    deployment: str
+    verdict: DeploymentVerdict
+    change: float
+    low: float
+    high: float
+    controls: int
+    stratum: str = ""
+    acknowledged: bool = False
+    since_us: int | None = None
+    until_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +85,7 @@ class Inputs:
     minimum. outcomes: whether any were received. events: what is frozen so far; null before the first.
 
     fires: of every deployment whose error guard fired, ever. canaries: deployments whose canary found other logprobs.
+    alone: every treated deployment by itself. rolled_back: strata that are switched off already.
     """
 
     key: str
@@ -69,6 +96,8 @@ class Inputs:
     events: Events | None = None
     fires: Sequence[Fire] = ()
     canaries: Sequence[str] = ()
+    alone: Sequence[Alone] = ()
+    rolled_back: Collection[str] = ()
     trials: Mapping[Check, Trials] = field(default_factory=dict)
     minima: Minima = field(default_factory=Minima)
 

@@ -37,6 +37,7 @@ def test_a_flag_is_created_and_shown(api):
         "labels": {},
         "vllm": "",
         "held_back": [],
+        "rolled_back": [],
         "criteria": [],
         "expires": None,
         "ramp": None,

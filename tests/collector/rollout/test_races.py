@@ -16,6 +16,7 @@ from sqlalchemy import select
 
 from kvflags.errors import Conflict
 from kvflags.flags import Step, Target
+from kvflags_collector.judge.conclude import conclude
 from kvflags_collector.rollout import audit, flags, ledger, ramp
 from kvflags_collector.rollout.tick import Ticker
 from kvflags_collector.store.control_tables import pins
@@ -62,6 +63,7 @@ def test_rampers_that_take_the_role_from_each_other_enter_each_step_once(fleet, 
     with fleet.db.write() as conn:
         ramp.plan(conn, KEY, steps, **WHO, now=fleet.now)
     measured(fleet)
+    conclude(fleet.db, fleet.now)
     # Each look at the clock is two leases later: whoever asks finds the role free, and whoever has it loses it.
     moments = itertools.count(fleet.now, 2 * LEASE_US)
     tickers = [

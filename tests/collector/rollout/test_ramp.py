@@ -10,8 +10,9 @@ from sqlalchemy import event
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
 from kvflags.flags import Phase, Step, Target
+from kvflags_collector.judge.conclude import conclude
 from kvflags_collector.rollout import audit, course, flags, ramp, status
-from kvflags_collector.rollout.guard import Finding
+from kvflags_collector.rollout.guard import Act, Finding
 from kvflags_collector.store.rollup_tables import rollups_minute
 from kvflags_collector.times import SECOND
 
@@ -37,7 +38,7 @@ def do(fleet, action, **more):
 
 
 def treated_pairs(fleet, generation):
-    """Every treated deployment is replaced, runs with whole rows, and moves something within the last minute."""
+    """Every treated deployment is replaced, runs with whole rows, moves something in the last minute, and is judged."""
     arms = dict(fleet.rows("assignments", "deployment", "arm"))
     for name in (name for name, arm in arms.items() if arm == "treatment"):
         told = fleet.pair(name, generation)
@@ -46,6 +47,7 @@ def treated_pairs(fleet, generation):
             beat = {"requested": "BHLNC", "resolved": "BHLNC", "regions": 1, "layers": 8, "effective": True}
             fleet.beat(f"{name}-{generation}-{role}", layout=beat)
         transfers(fleet, name, generation, fleet.now // SECOND // 60 * 60 - 60)
+    conclude(fleet.db, fleet.now)
 
 
 def transfers(fleet, deployment, generation, second, number=100, failed=0):
@@ -218,7 +220,9 @@ def test_a_finding_about_the_fleet_ends_the_rollout(three):
     plan(three)
     advance(three)
     treated_pairs(three, "g2")
-    finding = Finding(metric="errors", value=3.1, limit=3.0, n=9, says="error ratio above 3", interval=(3.0, 3.2))
+    finding = Finding(
+        metric="errors", value=3.1, limit=3.0, n=9, says="error ratio above 3", act=Act.ABORT, interval=(3.0, 3.2)
+    )
     assert advance(three, [lambda *_: [finding]]).phase == Phase.ABORTED
     assert {row for row in three.rows("pins", "variant", "state") if row[0] == "on"} == {("on", "condemned")}
 

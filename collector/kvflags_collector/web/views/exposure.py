@@ -32,6 +32,7 @@ _MARKED = {
     "kill_switch_off": "kill switch cleared",
     "guardrail_abort": "stopped by a guard",
     "guardrail_hold": "held by a guard",
+    "guardrail_roll_back": "a stratum rolled back by a guard",
     "make_default": "made the default",
     "complete": "completed",
     "undo": "undone",

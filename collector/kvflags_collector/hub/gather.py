@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from kvflags.flags import Facts
 from kvflags_collector.feedback import given
 from kvflags_collector.hub.aggregate import Known, aggregate
-from kvflags_collector.judge import evidence, layout
+from kvflags_collector.judge import layout
 from kvflags_collector.judge.generations import Generation, generations
-from kvflags_collector.judge.inputs import frozen, inputs
+from kvflags_collector.judge.inputs import inputs
 from kvflags_collector.rollout import flags
 from kvflags_collector.times import rfc3339
 from kvflags_collector.verdict.decide import verdict
@@ -31,7 +31,6 @@ def gather(conn: Connection, key: str, own: str, now: int) -> dict[str, Any]:
     layout.look(conn, found, now)
     judged = inputs(conn, flag, found, now)
     said = [one for one in given.listing(conn, flag.key, now) if not one["withdrawn"]]
-    alone = evidence.verdicts(frozen(conn, flag, found, now))
     return aggregate(
         Known(
             fleet=hashlib.sha256(own.encode()).hexdigest()[:16],
@@ -40,7 +39,7 @@ def gather(conn: Connection, key: str, own: str, now: int) -> dict[str, Any]:
             verdict=verdict(judged),
             effective_share=judged.effective_share,
             architectures=[_architecture(one) for one in found if one.latest],
-            measured=[alone[name] for name in sorted(alone)],
+            measured=[one.verdict for one in sorted(judged.alone, key=lambda one: one.deployment)],
             given=[one["sign"] for one in said],
             tags=[tag for one in said for tag in one["tags"]],
         )

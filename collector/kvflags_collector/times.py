@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 __all__ = ["SECOND", "from_rfc3339", "lasting", "now_us", "parsed", "rfc3339"]
 
@@ -18,6 +19,12 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
+@overload
+def rfc3339(us: int) -> str: ...
+@overload
+def rfc3339(us: None) -> None: ...
+@overload
+def rfc3339(us: int | None) -> str | None: ...
 def rfc3339(us: int | None) -> str | None:
     """(0) -> "1970-01-01T00:00:00.000000Z"; None stays None."""
     if us is None:

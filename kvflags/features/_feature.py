@@ -18,7 +18,8 @@ class Feature:
     name: as it stands in flags and on the wire. rules: the gate, evaluated on engine and collector alike. must_match:
     facts that the prefill and the decode engines of a deployment must have in common. layout: the KV-cache layout to
     ask for, or None where none would be effective. effective: (registered regions, layers) -> whether whole rows were
-    registered. backends: the names an operator may give, with those that the rules refuse.
+    registered. backends: the names an operator may give, with those that the rules refuse. way_back: how to keep it off
+    without kvflags, in sentences.
     """
 
     name: str
@@ -27,3 +28,4 @@ class Feature:
     layout: Callable[[Facts], str | None]
     effective: Callable[[int, int], bool]
     backends: frozenset[str]
+    way_back: tuple[str, ...]

@@ -145,7 +145,7 @@ def show_explain(
 @router.get("/{key}/report")
 def show_report(key: str, ctx: Ctx) -> dict[str, Any]:
     """The verdict on the flag and everything it rests on, schema kvflags.report/1."""
-    return report.build(ctx.db, key, ctx.clock())
+    return {**report.build(ctx.db, key, ctx.clock())}
 
 
 def _change(body: Change, once: Once) -> dict[str, Any]:

@@ -1,38 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on a flag, as JSON of schema `kvflags.report/1`: the verdict and everything it rests on."""
+"""The report on a flag, as JSON of schema `kvflags.report/1` (see `document`): the verdict and all it rests on.
+
+A pure function of what is stored at one time, so the same time gives the same bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from sqlalchemy import Connection
 
-from sqlalchemy import Connection, RowMapping, select
-
-from kvflags.features import FEATURES
-from kvflags.flags import Arm, Comparison, Flag
-from kvflags_collector.feedback import effects, transfers
+from kvflags.flags import Flag
+from kvflags_collector.feedback import coverage, default, effects, rows, signs, transfers, width
+from kvflags_collector.feedback.document import SCHEMA, Criterion, FlagShown, Report
+from kvflags_collector.feedback.outlook import needed
+from kvflags_collector.feedback.raised import mixtures, raised
 from kvflags_collector.feedback.signals import signals, summary
-from kvflags_collector.feedback.totals import figures
 from kvflags_collector.judge import layout
-from kvflags_collector.judge.generations import Generation, generations
-from kvflags_collector.judge.inputs import inputs
-from kvflags_collector.rollout import flags, mixed
-from kvflags_collector.store import control_tables as tables
+from kvflags_collector.judge.generations import generations
+from kvflags_collector.judge.inputs import frozen, inputs
+from kvflags_collector.rollout import assign, flags
 from kvflags_collector.store.database import Database
-from kvflags_collector.store.measures import merge
 from kvflags_collector.store.rollups import oldest_dirty, roll
 from kvflags_collector.times import rfc3339
 from kvflags_collector.verdict.decide import verdict
-from kvflags_collector.verdict.placebo import DeploymentVerdict
 
 __all__ = ["SCHEMA", "build"]
 
-SCHEMA = "kvflags.report/1"
 # Nobody waits longer for a report; what is not rolled up by then shows in `fresh_as_of`.
 _FOLD_S = 2.0
 
 
-def build(db: Database, key: str, now: int) -> dict[str, Any]:
+def build(db: Database, key: str, now: int) -> Report:
     """The report at `now` (microseconds). Blocks, with 2 s of rolling up at most; the API and the pages call it.
 
     NotFound (`unknown_flag`) for a key that no flag has.
@@ -44,28 +41,44 @@ def build(db: Database, key: str, now: int) -> dict[str, Any]:
         return _report(conn, flags.get(conn, key), now)
 
 
-def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
+def _report(conn: Connection, flag: Flag, now: int) -> Report:
     found = transfers.add(conn, generations(conn, flag.key))
     layout.look(conn, found, now)
-    judged = inputs(conn, flag, found, now)
-    found_verdict = verdict(judged)
-    alone = {one.deployment: one.verdict for one in judged.alone}
-    raised = _alarms(conn, {one.deployment for one in found})
+    events = frozen(conn, flag, found, now)
+    judged = inputs(conn, flag, found, events, now)
+    come_to = verdict(judged)
+    arms, deployments = rows.arms(found), rows.deployments(found, flag, judged)
+    feedback = summary(signals(conn, flag.key, now))
+    by_stratum = signs.by_stratum(judged, feedback["items"])
+    alarms = raised(conn, {one.deployment for one in found}, now)
+    at = rfc3339(now)
     return {
         "schema": SCHEMA,
-        "flag": {name: flag.to_json()[name] for name in ("key", "feature", "phase", "revision", "target")},
-        "generated_at": rfc3339(now),
+        "flag": _flag(flag),
+        "generated_at": at,
         "fresh_as_of": rfc3339(min(oldest_dirty(conn, now) or now, now)),
-        "verdict": effects.said(found_verdict),
-        "outcomes": effects.outcomes(found_verdict),
-        "strata": effects.strata(found_verdict),
-        "arms": _arms(found),
-        "deployments": [_row(one, flag) | {"verdict": _alone(one, alone)} for one in found],
-        "alarms": raised,
-        "feedback": summary(signals(conn, flag.key, now)),
+        "as_of": None,
+        "unknown": [],
+        "verdict": effects.said(come_to),
+        "evidence": width.evidence(judged, come_to.compared, found, arms),
+        "outcomes": effects.outcomes(come_to, effects.levels(events, arms)),
+        "strata": effects.strata(come_to, by_stratum),
+        "signs": signs.total(by_stratum.values()),
+        "arms": arms,
+        "errors": coverage.kinds(arms),
+        "coverage": coverage.coverage(deployments, assign.fleet(conn, flag, now)),
+        "restart_cost": width.restart_cost(events),
+        "needed": needed(judged, come_to, now),
+        "criteria": [Criterion(says=one, met=None, detail="for people to judge") for one in flag.criteria],
+        "predicate": default.predicate(flag, come_to.scope, found),
+        "way_back": default.way_back(flag),
+        "reproduce": f"kvflags report {flag.key} --as-of {at}",
+        "deployments": deployments,
+        "alarms": alarms,
+        "feedback": feedback,
         "data_health": {
             "effective_share": judged.effective_share,
-            "mixed_generations": len({(a["deployment"], a["generation"]) for a in raised if a["kind"] == mixed.KIND}),
+            "mixed_generations": mixtures(alarms),
             "dropped_spans": sum(layout.dropped(one) for one in found),
             "expired": sum(one.told.expired for one in found),
             "incomplete": sum(one.totals.incomplete for one in found),
@@ -74,61 +87,12 @@ def _report(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
     }
 
 
-def _alone(one: Generation, verdicts: Mapping[str, DeploymentVerdict]) -> str | None:
-    """What its own change says, held against what controls do by themselves; null where it is not treated."""
-    treated = one.latest and one.included and _arm_of(one) == Arm.TREATMENT
-    return verdicts.get(one.deployment, DeploymentVerdict.INSUFFICIENT).value if treated else None
-
-
-def _arms(found: Sequence[Generation]) -> list[dict[str, Any]]:
-    """Both arms of the comparison, and what is in neither where there was any of it."""
-    arms = [_arm(arm.value, [one for one in found if one.included and _arm_of(one) == arm]) for arm in Arm]
-    rest = _arm(None, [one for one in found if not one.included])
-    return arms if rest["transfers"] is None else [*arms, rest]
-
-
-def _arm(arm: str | None, members: Sequence[Generation]) -> dict[str, Any]:
-    whole = merge([one.totals for one in members])
-    return {"arm": arm, "deployments": len({one.deployment for one in members}), **figures(whole)}
-
-
-def _row(one: Generation, flag: Flag) -> dict[str, Any]:
+def _flag(flag: Flag) -> FlagShown:
+    aim = flag.target
     return {
-        "deployment": one.deployment or None,
-        "generation": one.generation,
-        "epoch": one.pin["epoch"] if one.pin else None,
-        "latest": one.latest,
-        "state": one.pin["state"] if one.pin else None,
-        "arm": _arm_of(one),
-        "comparison": (Comparison.INCLUDED if one.included else Comparison.EXCLUDED).value,
-        "excluded_because": one.excluded_because,
-        "variant": one.pin["variant"] if one.pin else None,
-        **figures(one.totals),
-        "layout": one.layout,
-        "exercised": layout.exercised(one),
-        "refusals": layout.refused(one, FEATURES[flag.feature]),
-        "problems": sorted(layout.problems(one)),
-        "dropped": layout.dropped(one),
-    }
-
-
-def _arm_of(one: Generation) -> str | None:
-    return one.pin["arm"] if one.pin else None
-
-
-def _alarms(conn: Connection, deployments: set[str]) -> list[dict[str, Any]]:
-    a = tables.alarms
-    rows = conn.execute(select(a).order_by(a.c.first_us, a.c.id)).mappings()
-    return [_alarm(row) for row in rows if row["deployment"] in deployments]
-
-
-def _alarm(row: RowMapping) -> dict[str, Any]:
-    return {
-        "kind": row["kind"],
-        "deployment": row["deployment"],
-        "generation": row["generation"],
-        "epoch": row["epoch"],
-        "says": mixed.says(row["deployment"], row["generation"], row["detail"]),
-        "first_at": rfc3339(row["first_us"]),
-        "ended_at": rfc3339(row["ended_us"]),
+        "key": flag.key,
+        "feature": flag.feature,
+        "phase": flag.phase.value,
+        "revision": flag.revision,
+        "target": {"share": aim.share, "count": aim.count} if aim else None,
     }

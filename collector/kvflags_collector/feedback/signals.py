@@ -3,29 +3,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from kvflags_collector.feedback import given
+from kvflags_collector.feedback.document import Feedback, Item
 from kvflags_collector.store.control_tables import feedback
 from kvflags_collector.times import rfc3339
 
 __all__ = ["signals", "summary"]
 
 
-def signals(conn: Connection, flag: str, as_of_us: int) -> list[dict[str, Any]]:
+def signals(conn: Connection, flag: str, as_of_us: int) -> list[Item]:
     """As it stood at a time, the newest first. Each has an id, a source (`measured` or `given`), a sign and tags."""
-    found = [*given.listing(conn, flag, as_of_us), *_measured(conn, flag, as_of_us)]
+    found: list[Any] = [*given.listing(conn, flag, as_of_us), *_measured(conn, flag, as_of_us)]
     return sorted(found, key=lambda one: one["recorded_at"], reverse=True)
 
 
-def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(found: Sequence[Item]) -> Feedback:
     """What `signals` gave, counted: `{positive, negative, withdrawn, items}`; what was withdrawn is no item."""
     items = [item for item in found if not item["withdrawn"]]
     signs = [item["sign"] for item in items]
-    counts = {"positive": signs.count("positive"), "negative": signs.count("negative")}
-    return counts | {"withdrawn": len(found) - len(items), "items": items}
+    return {
+        "positive": signs.count("positive"),
+        "negative": signs.count("negative"),
+        "withdrawn": len(found) - len(items),
+        "items": items,
+    }
 
 
 def _measured(conn: Connection, flag: str, as_of_us: int) -> list[dict[str, Any]]:

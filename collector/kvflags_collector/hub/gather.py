@@ -13,7 +13,7 @@ from kvflags_collector.feedback import given
 from kvflags_collector.hub.aggregate import Known, aggregate
 from kvflags_collector.judge import layout
 from kvflags_collector.judge.generations import Generation, generations
-from kvflags_collector.judge.inputs import inputs
+from kvflags_collector.judge.inputs import frozen, inputs
 from kvflags_collector.rollout import flags
 from kvflags_collector.times import rfc3339
 from kvflags_collector.verdict.decide import verdict
@@ -29,7 +29,7 @@ def gather(conn: Connection, key: str, own: str, now: int) -> dict[str, Any]:
     flag = flags.get(conn, key)
     found = generations(conn, flag.key)
     layout.look(conn, found, now)
-    judged = inputs(conn, flag, found, now)
+    judged = inputs(conn, flag, found, frozen(conn, flag, found, now), now)
     said = [one for one in given.listing(conn, flag.key, now) if not one["withdrawn"]]
     return aggregate(
         Known(

@@ -39,7 +39,7 @@ def conclude(db: Database, now: int, write: Write | None = None) -> int:
 def _judge(conn: Connection, flag: Flag, now: int) -> dict[str, Any]:
     known = generations.generations(conn, flag.key)
     layout.look(conn, known, now)
-    asked = inputs.inputs(conn, flag, known, now)
+    asked = inputs.inputs(conn, flag, known, inputs.frozen(conn, flag, known, now), now)
     found = verdict(asked)
     document = {
         "why": list(found.why),

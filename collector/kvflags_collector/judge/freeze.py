@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from kvflags.flags import Phase
-from kvflags_collector.judge import blocks, hours, strata
+from kvflags_collector.judge import blocks, hours, restart, strata
 from kvflags_collector.judge.conclude import conclude
 from kvflags_collector.judge.hours import HOUR_US, Window
 from kvflags_collector.judge.measure import enough, measure
@@ -106,7 +106,7 @@ def _row(conn: Connection, window: Window, known: strata.Strata, now: int) -> di
         "cohort": moment.cohort,
         "stratum": stratum,
         "left_out": _left_out(moment, stratum, known) or (None if enough(seen) else "too_little_seen"),
-        "measured": measure(seen),
+        "measured": measure(seen) | {"restart": restart.cost(conn, window)},
         "recorded_us": now,
     }
 

@@ -24,12 +24,13 @@ __all__ = ["frozen", "inputs"]
 _SILENT = "nixl_telemetry_disabled"
 
 
-def inputs(conn: Connection, flag: Flag, found: Sequence[Generation], now_us: int) -> Inputs:
-    """Of a flag and all its generations, their layouts filled in."""
+def inputs(
+    conn: Connection, flag: Flag, found: Sequence[Generation], rows: Sequence[RowMapping], now_us: int
+) -> Inputs:
+    """Of a flag, all its generations with their layouts filled in, and their `frozen` events."""
     mixtures, named = _mixtures(conn), strata.read(conn)
     compared = [_treatment(one, mixtures, named) for one in found if one.latest and one.included]
     treated = sum(one.treated for one in compared)
-    rows = frozen(conn, flag, found, now_us)
     acted = guard.acted(conn, flag.key)
     return Inputs(
         key=flag.key,

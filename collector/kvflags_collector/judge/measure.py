@@ -11,13 +11,14 @@ from kvflags.telemetry.instruments import InstrumentName as Name
 from kvflags_collector.judge.hours import Hours
 from kvflags_collector.verdict import errors
 from kvflags_collector.verdict.arrays import Floats
-from kvflags_collector.verdict.events import BEFORE_DAYS, change, complete, fixed_mix_change
+from kvflags_collector.verdict.events import BEFORE_DAYS, change, complete, fixed_mix_change, level
 from kvflags_collector.verdict.outcomes import Outcome
 
 __all__ = ["enough", "measure"]
 
 _BEFORE = BEFORE_DAYS * 24
 _BLOCK = 6
+_HOUR_S = 3600
 
 
 def enough(hours: Hours) -> bool:
@@ -41,6 +42,7 @@ def measure(hours: Hours) -> dict[str, Any]:
     }
     volume = _log(hours.transfers)
     return {
+        "levels": _levels(hours),
         "values": {outcome.value: _known(value) for outcome, value in values.items()},
         "invariants": {"transfer volume": _known(_change(volume))},
         "days": [[_known(day) for day in side] for side in _days(_mean(hours, Name.TTFT))],
@@ -55,6 +57,19 @@ def _sides(values: Floats) -> tuple[Floats, Floats]:
 
 def _change(values: Floats) -> float:
     return float(change(*_sides(values))[0])
+
+
+def _levels(hours: Hours) -> dict[str, list[float | None]]:
+    """The mean log of what has one, before and after: for display, and the only absolute figures that are frozen."""
+    each = {
+        Outcome.TIME_TO_FIRST_TOKEN: _mean(hours, Name.TTFT),
+        Outcome.INTER_TOKEN_LATENCY: _mean(hours, Name.ITL),
+        Outcome.OUTPUT_TOKENS: _log(hours.sums[Name.OUTPUT_TOKENS] / _HOUR_S),
+        Outcome.KV_BLOCKS: _mean(hours, Name.KV_BLOCKS),
+    }
+    return {
+        outcome.value: [_known(float(level(side)[0])) for side in _sides(values)] for outcome, values in each.items()
+    }
 
 
 def _log(values: Floats) -> Floats:

@@ -11,7 +11,9 @@ __all__ = ["frozen_blocks", "frozen_events", "judgements"]
 
 # event_us: when the generation was pinned. cohort: ramp step and week. left_out: why it does not count, else null.
 # measured: {"values": {outcome: log ratio}, "invariants": {name: log ratio}, "days": [before, after] in log,
-# "failed", "transfers": blocks of 6 hours, 28 before and 4 for each day after}; what is not known is null.
+# "failed", "transfers": blocks of 6 hours, 28 before and 4 for each day after; "levels": {outcome: mean logs before and
+# after}; "restart": {"minutes", "transfers", "failed"} of the replacement}; what is not known is null. Older rows
+# lack the last two.
 frozen_events = Table(
     "frozen_events",
     metadata,

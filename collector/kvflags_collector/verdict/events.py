@@ -15,7 +15,7 @@ import numpy as np
 from kvflags_collector.verdict.arrays import Bools, Floats, Ints
 from kvflags_collector.verdict.outcomes import Outcome
 
-__all__ = ["AFTER_DAYS", "BEFORE_DAYS", "Events", "change", "complete", "fixed_mix_change"]
+__all__ = ["AFTER_DAYS", "BEFORE_DAYS", "Events", "change", "complete", "fixed_mix_change", "level"]
 
 BEFORE_DAYS = 7
 AFTER_DAYS = 3
@@ -61,7 +61,7 @@ class Events:
 
 def change(before: Floats, after: Floats) -> Floats:
     """(n,): the change of the mean, over slots (hours) that have a value. Shapes (n, slots), NaN where unseen."""
-    return _mean(after) - _mean(before)
+    return level(after) - level(before)
 
 
 def fixed_mix_change(before: Floats, after: Floats, weight: Floats) -> Floats:
@@ -70,7 +70,7 @@ def fixed_mix_change(before: Floats, after: Floats, weight: Floats) -> Floats:
     Shapes (n, classes, slots) and (n, classes). What the treatment does to the mix never enters. A class that one side
     lacks is left out.
     """
-    classes = _mean(after) - _mean(before)
+    classes = level(after) - level(before)
     known = np.where(np.isfinite(classes), weight, 0.0)
     total = known.sum(axis=1)
     weighed = np.sum(known * np.where(np.isfinite(classes), classes, 0.0), axis=1)
@@ -87,8 +87,8 @@ def complete(before: Floats, after: Floats) -> Bools:
     return np.asarray(enough & seen)
 
 
-def _mean(values: Floats) -> Floats:
-    """Over the last axis; NaN where nothing is known, without a warning about it."""
+def level(values: Floats) -> Floats:
+    """The mean over the last axis, of what is known; NaN where nothing is known, without a warning about it."""
     known = np.isfinite(values)
     number = known.sum(axis=-1)
     total = np.where(known, values, 0.0).sum(axis=-1)

@@ -3,7 +3,7 @@
 
 from kvflags.features._feature import Feature
 from kvflags.features.cross_layer_blocks.effective import effective
-from kvflags.features.cross_layer_blocks.layouts import layout
+from kvflags.features.cross_layer_blocks.layouts import WAY_BACK, layout
 from kvflags.features.cross_layer_blocks.rules import BACKENDS, MUST_MATCH, RULES
 
 __all__ = ["CROSS_LAYER_BLOCKS"]
@@ -15,4 +15,5 @@ CROSS_LAYER_BLOCKS = Feature(
     layout=layout,
     effective=effective,
     backends=BACKENDS,
+    way_back=WAY_BACK,
 )

@@ -5,10 +5,15 @@ from __future__ import annotations
 
 from kvflags.flags import Facts, minor
 
-__all__ = ["layout"]
+__all__ = ["WAY_BACK", "layout"]
 
 # Blocks first, then heads, layers, tokens: the page of one block is contiguous over all layers.
 _ROWS = "BHLNC"
+WAY_BACK = (
+    "Without kvflags, vLLM 0.29 to 0.33: VLLM_KV_CACHE_LAYOUT=LBHNC (NIXL's own default) on prefill and decode, restart"
+    " both.",
+    "Before 0.29: enable_cross_layers_blocks False in kv_connector_extra_config on both, which is the default.",
+)
 
 
 def layout(facts: Facts) -> str | None:

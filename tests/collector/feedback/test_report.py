@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import TypeAdapter
 
 from kvflags.errors import NotFound
 from kvflags_collector.feedback import report
+from kvflags_collector.feedback.document import Report
 from kvflags_collector.store.events import insert_events
 from kvflags_collector.store.rollup_tables import rollups_minute
 
@@ -22,6 +24,18 @@ NOTHING = {
     "post_ms": {"mean": None, "p50": None, "p99": None},
     "transfer_ms": {"mean": None, "p50": None, "p99": None},
 }
+
+STRATUM = "FLASH_ATTN, gqa, vLLM 0.32, 4 heads, block 16"
+SIGNS = {
+    "measured": {"positive": 0, "negative": 0, "neutral": 0, "insufficient": 1},
+    "given": {"positive": 0, "negative": 0},
+}
+NEEDED = (
+    ("too_few_deployments", None),
+    ("too_few_deployments", None),
+    ("too_short", "2027-01-09"),
+    ("no_outcomes", None),
+)
 
 
 def _figures(transfers: int, descriptors: float) -> dict[str, object]:
@@ -96,8 +110,43 @@ def test_the_whole_report_of_two_arms(compared):
             "warnings": [],
             "invalid_strata": {},
         },
+        "as_of": None,
+        "unknown": [],
+        "evidence": {
+            "deployments": {"treatment": 1, "control": 1},
+            "excluded": 0,
+            "events": {"treatment": 0, "control": 0},
+            "unmatched": 0,
+            "transfers": 20,
+            "days": 0.0,
+            "since": None,
+            "releases": {"vllm": ["0.32.0"], "nixl": ["1.5.1"], "gpu": []},
+        },
         "outcomes": [],
-        "strata": [],
+        "strata": [
+            {
+                "name": STRATUM,
+                "treated": 0,
+                "control": 0,
+                "ready": False,
+                "verdict": "insufficient",
+                "more": 8,
+                "outcomes": [],
+                "signs": SIGNS,
+            }
+        ],
+        "signs": SIGNS,
+        "errors": [],
+        "coverage": {"deployments": 2, "eligible": 2, "share": 1.0, "refusals": []},
+        "restart_cost": None,
+        "needed": [
+            {"reason": reason, "says": says, "more": None, "about": about}
+            for (reason, about), says in zip(NEEDED, found["verdict"]["why"], strict=True)
+        ],
+        "criteria": [],
+        "predicate": None,
+        "way_back": found["way_back"],
+        "reproduce": "kvflags report cross-layer-blocks --as-of 2027-01-02T12:01:01.000000Z",
         "arms": [
             {"arm": "treatment", "deployments": 1, **_figures(10, 1.0)},
             {"arm": "control", "deployments": 1, **_figures(10, 8.0)},
@@ -120,6 +169,7 @@ def test_the_whole_report_of_two_arms(compared):
         },
     }
     assert json.loads(json.dumps(found)) == found
+    assert TypeAdapter(Report).validate_python(found) == found, "a field that the schema does not have"
 
 
 def test_a_flag_without_deployments_has_nulls_and_no_numbers(scene):

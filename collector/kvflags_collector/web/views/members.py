@@ -15,7 +15,7 @@ from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import SECOND, rfc3339
 from kvflags_collector.web.asked import Asked
 
-__all__ = ["coverage", "errors", "members", "replacing", "table"]
+__all__ = ["members", "replacing", "table"]
 
 _ROWS = 50
 _ARMS = ("treatment", "control", "none")
@@ -79,38 +79,10 @@ def table(rows: Sequence[Mapping[str, Any]], asked: Asked) -> dict[str, Any]:
     }
 
 
-def coverage(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of all deployments how many could be treated, and what keeps the others out: `{code, says, deployments}`."""
-    refused: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        for refusal in row["refusals"]:
-            refused[refusal["code"]].append(refusal["says"])
-    reasons = [{"code": code, "says": says[0], "deployments": len(says)} for code, says in refused.items()]
-    eligible = sum(row["eligible"] is True for row in rows)
-    return {
-        "deployments": len(rows),
-        "eligible": eligible,
-        "share": eligible / len(rows) if rows else None,
-        "refusals": sorted(reasons, key=lambda one: (-one["deployments"], one["code"])),
-    }
-
-
 def replacing(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """What still runs under a pin that was condemned."""
     mine = [row for row in rows if row["to_replace"]]
     return {"deployments": len(mine), "engines": sum(row["to_replace"] for row in mine)}
-
-
-def errors(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Failed transfers by kind: the number in each arm, and its share of that arm's transfers (null without any)."""
-    arms = [arm for arm in report["arms"] if arm["arm"] is not None]
-    kinds = sorted({kind for arm in arms for kind in arm["errors"]})
-    return [{"kind": kind, "arms": {arm["arm"]: _rate(arm, kind) for arm in arms}} for kind in kinds]
-
-
-def _rate(arm: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    number = arm["errors"].get(kind, 0)
-    return {"failed": number, "share": number / arm["transfers"] if arm["transfers"] else None}
 
 
 def _by_deployment(living: Mapping[tuple[str | None, str], int]) -> dict[str | None, dict[str, int]]:

@@ -30,12 +30,15 @@ from kvflags_cli.settings import VARIABLES
 from kvflags_collector.api.schemas import FlagFile
 from kvflags_collector.app import create_app
 from kvflags_collector.feedback import document as report
+from kvflags_collector.hub.schema import Signed
 from kvflags_collector.settings import Settings
 from kvflags_collector.store.database import Database
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
+# What a hub takes, for whoever wants to check a bundle without kvflags.
+BUNDLE = REFERENCE / "bundle.schema.json"
 # The schema of a flag's file, shipped with the command that checks files by it.
 SCHEMA = ROOT / "cli" / "kvflags_cli" / "flag.schema.json"
 # The schema of what `kvflags report --json` has under `data`.
@@ -190,6 +193,8 @@ def _files() -> Iterator[tuple[Path, str]]:
     for name, write in PAGES.items():
         yield REFERENCE / name, "\n\n".join((_NOTICE, *write())) + "\n"
     yield SCHEMA, json.dumps(FlagFile.model_json_schema(), indent=2) + "\n"
+    bundle = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Signed.model_json_schema()
+    yield BUNDLE, json.dumps(bundle, indent=2) + "\n"
     yield REPORT, json.dumps(_report_schema(), indent=2) + "\n"
     if TRANSCRIPT.exists():
         yield README, _with_transcript(README.read_text(), TRANSCRIPT.read_text())

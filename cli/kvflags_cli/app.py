@@ -18,10 +18,12 @@ from kvflags_cli.commands import (
     feedback,
     flags,
     help_topics,
+    hub,
     plan,
     report,
     rollout,
     serve,
+    sharing,
     simulate,
     tokens,
 )
@@ -64,6 +66,8 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(deployments.app, name="deployments")
 app.add_typer(engines.app, name="engines")
 app.add_typer(feedback.app, name="feedback")
+sharing.add_to(feedback.app)
+app.add_typer(hub.app, name="hub")
 app.add_typer(tokens.app, name="tokens")
 app.command(epilog=report.EXAMPLE)(report.report)
 app.command(epilog=explain.EXAMPLE)(explain.explain)

@@ -115,7 +115,13 @@ def _kind(status: int) -> type[KvflagsError]:
 def _unreachable(connection: Connection, error: httpx.HTTPError) -> Unavailable:
     silent = isinstance(error, httpx.TimeoutException)
     why = "it does not answer" if silent else _ERRNO.sub("", str(error)).lower() or type(error).__name__
+    told = f"at {connection.url} (from {connection.origin}): {why}"
+    if connection.hub:
+        return Unavailable(
+            f"cannot reach the hub {told}",
+            hint="try again later; to carry it there: kvflags feedback bundle KEY --out FILE",
+        )
     return Unavailable(
-        f"cannot reach the collector at {connection.url} (from {connection.origin}): {why}",
+        f"cannot reach the collector {told}",
         hint="start one with `kvflags serve`, or name yours with --collector URL or KVFLAGS_COLLECTOR_URL",
     )

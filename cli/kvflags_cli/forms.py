@@ -94,6 +94,7 @@ _NAMES: Mapping[str, Callable[[Any], Iterable[Any]]] = {
     "fleet_plan": _each("deployment"),
     # What `rollout undo --to-revision` takes; what was done to a deployment made none.
     "history": lambda items: (item.get("revision") for item in items),
+    "organisations": _each("organisation"),
     "restarts": _each("deployment"),
     "rollout_status": _one("flag", "key"),
     "tokens": _each("id"),

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from kvflags.errors import UsageError
 from kvflags.settings import Setting
 
-__all__ = ["DEFAULT_COLLECTOR", "DEFAULT_DB", "VARIABLES", "Connection", "connection", "this_author"]
+__all__ = ["DEFAULT_COLLECTOR", "DEFAULT_DB", "VARIABLES", "Connection", "connection", "hub", "this_author"]
 
 DEFAULT_COLLECTOR = "http://127.0.0.1:4318"
 DEFAULT_DB = "sqlite:///kvflags.db"
@@ -24,6 +24,14 @@ VARIABLES: tuple[Setting, ...] = (
     Setting("KVFLAGS_COLLECTOR_URL", DEFAULT_COLLECTOR, "The collector to talk to; `--collector` goes before it"),
     Setting("KVFLAGS_TOKEN", "", "The token sent to the collector. Not needed on loopback"),
     Setting("KVFLAGS_DB", DEFAULT_DB, "The database of `serve` and `db`; `--db` goes before it"),
+    Setting(
+        "KVFLAGS_SHARE", "", "`on`: `kvflags feedback submit` may send. DO_NOT_TRACK and vLLM's own forms outrank it"
+    ),
+    Setting(
+        "KVFLAGS_ORGANISATION_KEY",
+        "`$XDG_CONFIG_HOME/kvflags/organisation.key` or `~/.config/kvflags/organisation.key`",
+        "The file with the private key that bundles are signed with; made on first use, for its owner alone",
+    ),
     Setting("KVFLAGS_STRICT", "", "`1` shows a traceback where kvflags itself is at fault"),
     Setting("NO_COLOR", "", "Set to anything: no colours"),
 )
@@ -31,11 +39,15 @@ VARIABLES: tuple[Setting, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One collector as it was named. `origin` says by what, for messages: an option, a variable or the default."""
+    """One collector as it was named. `origin` says by what, for messages: an option, a variable or the default.
+
+    hub: whether it is that of others.
+    """
 
     url: str
     token: str
     origin: str
+    hub: bool = False
 
     @property
     def loopback(self) -> bool:
@@ -54,6 +66,13 @@ def connection(option: str | None, environ: Mapping[str, str] = os.environ) -> C
         # The value is not repeated: it may hold a password.
         raise UsageError(f"{origin}: {wrong}", hint=f"give an address such as {DEFAULT_COLLECTOR}")
     return Connection(url.rstrip("/"), environ.get("KVFLAGS_TOKEN", "").strip(), origin)
+
+
+def hub(address: str) -> Connection:
+    """The hub that --to names, asked without a token: ours is for our own collector. Raises UsageError."""
+    if wrong := _wrong_with(address):
+        raise UsageError(f"--to: {wrong}", hint="give the hub's address, such as https://hub.example")
+    return Connection(address.rstrip("/"), "", "--to", hub=True)
 
 
 def this_author(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -14,6 +14,7 @@ from kvflags_cli.render import (
     feedback,
     flags,
     fleet,
+    hub,
     local,
     overview,
     plan,
@@ -25,6 +26,7 @@ from kvflags_cli.render import (
 __all__ = ["VIEWS"]
 
 VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
+    "bundle": hub.bundle,
     "changes": flags.changes,
     "database": local.database,
     "declaration": fleet.declaration,
@@ -45,8 +47,13 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "feedback_list": feedback.listing,
     "fleet_plan": plan.census,
     "forced": fleet.forced,
+    "hub_report": hub.report,
     "history": rollout.history,
+    "organisation_key": hub.organisation_key,
+    "organisations": hub.organisations,
     "opted": fleet.opted,
+    "receipt": hub.receipt,
+    "revoked": hub.revoked,
     "reopened": fleet.reopened,
     "restarts": plan.restarts,
     "restarts_script": plan.script,

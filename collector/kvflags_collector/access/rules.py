@@ -54,6 +54,7 @@ RULES = (
     Rule("/logout", None, None, page=True),
     Rule("/", _READS, Scope.READ, page=True),
     Rule("/index.json", _READS, Scope.READ, page=True),
+    Rule("/deployments/", _READS, Scope.READ, page=True),
     Rule("/rollouts/", _READS, Scope.READ, page=True),
     Rule("/rollouts/", None, Scope.OPERATE, page=True),
 )

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Column, Connection, RowMapping, Table, select, true
 
+from kvflags.errors import ErrorCode, NotFound
 from kvflags.flags import Flag
 from kvflags_collector.rollout import declared, flags, gate, leases, observe, pins
 from kvflags_collector.rollout.declared import NOTHING, Declaration
@@ -16,17 +17,20 @@ from kvflags_collector.rollout.standing import assignment, opted, unobserved
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import rfc3339
 
-__all__ = ["deployments", "engines"]
+__all__ = ["deployment", "deployments", "engines"]
 
 # The newest are what anybody asks for; pages with cursors come with the rest of the API.
 _LIMIT = 1000
 
 
-def engines(conn: Connection, now: int) -> list[dict[str, Any]]:
-    """Engines that heartbeat or did, and registrations that never yet did (`engine_id` null); the live ones first."""
+def engines(conn: Connection, now: int, deployment: str | None = None) -> list[dict[str, Any]]:
+    """Engines that heartbeat or did, and registrations that never yet did (`engine_id` null); the live ones first.
+
+    Of one deployment, or of all.
+    """
     e, r = tables.engines, tables.registrations
-    registrations = {row["id"]: row for row in _newest(conn, r, r.c.registered_us)}
-    seen = _newest(conn, e, e.c.last_us)
+    registrations = {row["id"]: row for row in _newest(conn, r, r.c.registered_us, deployment)}
+    seen = _newest(conn, e, e.c.last_us, deployment)
     items = [_engine(row, registrations.get(row["registration"]), now) for row in seen]
     heard = {row["registration"] for row in seen}
     items += [_starting(row, now) for name, row in registrations.items() if name not in heard]
@@ -48,8 +52,21 @@ def deployments(conn: Connection, now: int) -> list[dict[str, Any]]:
     return [*items, {"deployment": None} | nameless] if nameless["live_engines"] else items
 
 
-def _newest(conn: Connection, table: Any, by: Any) -> list[RowMapping]:  # noqa: ANN401 (a table and its column)
-    return list(conn.execute(select(table).order_by(by.desc()).limit(_LIMIT)).mappings())
+def deployment(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    """One of `deployments`. NotFound (`unknown_deployment`)."""
+    row = conn.execute(select(tables.deployments).where(tables.deployments.c.id == name)).mappings().first()
+    if row is None:
+        message, hint = f"there is no deployment {name!r}", "see `kvflags deployments list`"
+        raise NotFound(message, hint=hint, code=ErrorCode.UNKNOWN_DEPLOYMENT)
+    in_force = pins.open_pins(conn, tables.pins.c.deployment == name)
+    known = flags.by_feature(conn).values()
+    found = _deployment(conn, row, declared.of(conn, name), known, in_force, now)
+    return found | _living(leases.head_count(conn, now), name)
+
+
+def _newest(conn: Connection, table: Table, by: Column[int], deployment: str | None) -> list[RowMapping]:
+    mine = true() if deployment is None else table.c.deployment == deployment
+    return list(conn.execute(select(table).where(mine).order_by(by.desc()).limit(_LIMIT)).mappings())
 
 
 def _engine(row: RowMapping, registration: RowMapping | None, now: int) -> dict[str, Any]:

@@ -17,13 +17,14 @@ from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Level, batches
 from kvflags_collector.store.measures import Measures
 from kvflags_collector.store.transfers import Key
 
-__all__ = ["Rolled", "rolled"]
+__all__ = ["Rolled", "history", "rolled"]
 
 # {start of a part: deployments}
 Stale = Mapping[int, Collection[str]]
 _WIDTH = 1 + len(Key._fields)
 # Rows fetched at once, and values bound in one statement.
 _ROWS, _BATCH = 5000, 500
+_BELOW = {DAY.time: HOUR, HOUR.time: MINUTE}
 
 
 class Rolled(NamedTuple):
@@ -47,6 +48,30 @@ def rolled(conn: Connection) -> Iterator[Rolled]:
         if row.key.deployment not in stale_hours.get(row.start_us, ()):
             yield row
     yield from _instead_of(conn, MINUTE, HOUR, stale_hours)
+
+
+def history(conn: Connection, deployment: str, level: Level, times: Collection[int]) -> Iterator[Rolled]:
+    """Of one deployment, in parts of `level` that begin at `times`, each from what of it is up to date. In no order."""
+    stale = _stale(conn, level, deployment)
+    mine = level.rollups.c.deployment == deployment
+    for some in batches([at for at in times if at not in stale], _BATCH):
+        yield from _read(conn, level, and_(level.at.in_(some), mine))
+    if below := _BELOW.get(level.time):
+        for start_us in stale.intersection(times):
+            within = range(start_us, start_us + level.length_us, below.length_us)
+            yield from history(conn, deployment, below, within)
+
+
+def _stale(conn: Connection, level: Level, deployment: str) -> set[int]:
+    """Parts that are to be made anew, in themselves or in what they are made of. A minute has nothing that could be."""
+    if level.above is None:
+        return {DAY.start(at) for at in _stale(conn, HOUR, deployment)} | _marked(conn, DAY, deployment)
+    return _marked(conn, level, deployment) if level.time in _BELOW else set()
+
+
+def _marked(conn: Connection, level: Level, deployment: str) -> set[int]:
+    c = level.dirty.c
+    return set(conn.scalars(select(c[level.time]).where(c.deployment == deployment)))
 
 
 def _dirty(conn: Connection, level: Level) -> defaultdict[int, set[str]]:

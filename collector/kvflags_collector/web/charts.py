@@ -8,13 +8,14 @@ from datetime import datetime
 from math import ceil, exp, log
 from typing import Any
 
-__all__ = ["area", "forest", "scale"]
+__all__ = ["area", "forest", "line", "scale"]
 
 # Changes are drawn as log ratios, so that a half and a double lie equally far from no change.
 _LEAST, _MOST = log(1.05), log(8)
 _TICKS = (-0.8, -0.5, -0.25, -0.1, -0.05, 0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 7.0)
 _WIDTH = 600.0
 _AREA = (900.0, 180.0)
+_LINE = (420.0, 90.0)
 _TOP = 8.0
 
 
@@ -61,6 +62,40 @@ def area(
         "layers": layers,
         "marks": [{"x": round(x, 1), **mark} for x, mark in places if 0 <= x <= width],
     }
+
+
+def line(
+    points: Sequence[Mapping[str, Any]], name: str, marks: Sequence[Mapping[str, Any]], span: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """One figure of points over time, from 0 up, None where no point has it. Where nothing was measured is a gap.
+
+    `span`: `{since, until, step_s}`. `{width, height, top, most, lines: [{variant, path, last}], marks: [{x, says}]}`.
+    """
+    known = [point for point in points if point[name] is not None]
+    if not known:
+        return None
+    width, height = _LINE
+    begin, most = _seconds(span["since"]), max(point[name] for point in known)
+    unit = width / max(_seconds(span["until"]) - begin, 1.0)
+    lines = []
+    for variant in dict.fromkeys(point["variant"] for point in known):
+        mine = [point for point in known if point["variant"] == variant]
+        # Each point stands for what began with it.
+        places = [(_seconds(one["at"]) - begin + span["step_s"] / 2, one[name]) for one in mine]
+        path = _broken([(unit * at, _TOP + height * (1 - y / (most or 1))) for at, y in places], unit * span["step_s"])
+        lines.append({"variant": variant, "path": path, "last": mine[-1][name]})
+    placed = [{"x": round(unit * (_seconds(mark["at"]) - begin), 1), **mark} for mark in marks]
+    seen = [mark for mark in placed if 0 <= mark["x"] <= width]
+    return {"width": width, "height": height, "top": _TOP, "most": most, "lines": lines, "marks": seen}
+
+
+def _broken(places: Sequence[tuple[float, float]], step: float) -> str:
+    """A line with a gap wherever the next point is not the next part of time; a point alone is a dot."""
+    path, last = "", float("-inf")
+    for x, y in places:
+        path += f"L{x:.1f},{y:.1f}" if x - last < 1.5 * step else f"M{x:.1f},{y:.1f}h0"
+        last = x
+    return path
 
 
 def _path(across: Sequence[float], below: Sequence[int], above: Sequence[int], unit: float, floor: float) -> str:

@@ -72,7 +72,7 @@ class Live:
             if self._closed.is_set() or self.readers >= self._most:
                 return JSONResponse({"error": _FULL}, 503, HEADERS | {"Retry-After": "60"})
             with ExitStack() as leaving:
-                watched = self._enter(request.url.path, leaving)
+                watched = self._enter(f"{request.url.path}?{request.url.query}", leaving)
                 ask = partial(version, request)
                 try:
                     first = await self._said(watched, ask)
@@ -82,14 +82,14 @@ class Live:
 
         return Route(path, listen)
 
-    def _enter(self, path: str, leaving: ExitStack) -> _Watched:
-        watched = self._watched.setdefault(path, _Watched())
+    def _enter(self, place: str, leaving: ExitStack) -> _Watched:
+        watched = self._watched.setdefault(place, _Watched())
         watched.readers += 1
 
         def leave() -> None:
             watched.readers -= 1
             if not watched.readers:
-                del self._watched[path]
+                del self._watched[place]
 
         leaving.callback(leave)
         return watched

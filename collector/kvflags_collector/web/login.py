@@ -52,7 +52,7 @@ def denied(problem: Denied, request: Request) -> Response:
     if request.headers.get("sec-fetch-site") == "cross-site" and COOKIE not in request.cookies:
         # A link from elsewhere comes without a strict cookie; the page asking itself once more brings it along.
         return html("again.html", {}, NOBODY, problem.status)
-    where = request.url.path if request.method == "GET" else "/"
+    where = _asked(request) if request.method == "GET" else "/"
     answer = _form(where, f"{problem.message[0].upper()}{problem.message[1:]}.", problem.status)
     answer.headers["WWW-Authenticate"] = problem.challenge
     return answer
@@ -60,6 +60,12 @@ def denied(problem: Denied, request: Request) -> Response:
 
 def _form(where: str, wrong: str | None, status: int = 200) -> Response:
     return html("login.html", {"next": where, "wrong": wrong, "hint": _HINT}, NOBODY, status)
+
+
+def _asked(request: Request) -> str:
+    """The address as it was sent: a name in it may hold a question mark."""
+    path, query = request.scope["raw_path"].decode("latin-1"), request.url.query
+    return f"{path}?{query}" if query else path
 
 
 def _local(where: str) -> str:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from kvflags.errors import KvflagsError
 from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.api.errors import status_of
+from kvflags_collector.rollout import flags
 from kvflags_collector.store.database import Database
 from kvflags_collector.times import now_us
 from kvflags_collector.web import acting, feedback, login, static
@@ -21,7 +22,7 @@ from kvflags_collector.web.asked import Asked, asked
 from kvflags_collector.web.kept import Kept
 from kvflags_collector.web.live import Live
 from kvflags_collector.web.viewer import viewer_of
-from kvflags_collector.web.views import index, rollout
+from kvflags_collector.web.views import deployment, index, rollout
 
 __all__ = ["routes"]
 
@@ -38,7 +39,9 @@ def routes(db: Database, kept: Kept, sessions: Sessions, clock: Callable[[], int
     routes = [
         *_pair("/", "/index.json", "index.html", pages.index, sessions),
         *_pair("/rollouts/{key}", "/rollouts/{key}.json", "rollout.html", pages.rollout, sessions),
-        live.route("/rollouts/{key}/events", pages.version),
+        live.route("/rollouts/{key}/events", _version(lambda request: pages.of(request.path_params["key"], Asked()))),
+        live.route("/deployments/{id:path}.events", _version(pages.deployment)),
+        *_pair("/deployments/{id:path}", "/deployments/{id:path}.json", "deployment.html", pages.deployment, sessions),
         # Before the actions, among which it is none.
         *feedback.routes(db, sessions, clock),
         *acting.routes(db, kept, sessions, clock),
@@ -58,16 +61,25 @@ class _Pages:
         return index.page(self._db, self._kept.evidence, self._clock())
 
     def rollout(self, request: Request) -> _Document:
-        return self._of(request.path_params["key"], asked(request.query_params))
+        return self.of(request.path_params["key"], asked(request.query_params))
 
-    def version(self, request: Request) -> str:
-        version: str = self._of(request.path_params["key"], Asked())["version"]
-        return version
+    def deployment(self, request: Request) -> _Document:
+        name = request.path_params["id"] or request.query_params.get("id", "")
+        with self._db.read() as conn:
+            keys = [flag["key"] for flag in flags.listing(conn)]
+        key = request.query_params.get("flag") or next(iter(keys), None)
+        evidence = self._kept.evidence(key) if key else None
+        with self._db.read() as conn:
+            return deployment.page(conn, name, key, evidence, self._clock())
 
-    def _of(self, key: str, view: Asked) -> _Document:
+    def of(self, key: str, view: Asked) -> _Document:
         evidence = self._kept.evidence(key)
         with self._db.read() as conn:
             return rollout.page(conn, key, evidence, view, self._clock())
+
+
+def _version(build: Callable[[Request], _Document]) -> Callable[[Request], str]:
+    return lambda request: str(build(request)["version"])
 
 
 def _pair(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from markupsafe import Markup
 
 from kvflags_collector.feedback.given import TAGS
 from kvflags_collector.verdict.outcomes import Outcome
-from kvflags_collector.web import charts
+from kvflags_collector.web import charts, places
 from kvflags_collector.web.asked import Asked
 
 __all__ = ["render"]
@@ -128,6 +129,11 @@ def _target(value: dict[str, Any] | None) -> str:
     return f"{value['count']} deployment" + ("" if value["count"] == 1 else "s")
 
 
+def _quoted(name: str) -> str:
+    """As a shell takes it; nothing stays nothing."""
+    return shlex.quote(name) if name else ""
+
+
 def _because(code: str) -> str:
     """Why something is not compared, in words; a code without any is at least readable."""
     if code.startswith("gate:"):
@@ -148,7 +154,14 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 _ENVIRONMENT.globals.update(
-    verdicts=VERDICTS, standings=STANDINGS, forest=charts.forest, area=charts.area, view=_view, tags=TAGS
+    verdicts=VERDICTS,
+    standings=STANDINGS,
+    forest=charts.forest,
+    area=charts.area,
+    line=charts.line,
+    place=places.deployment,
+    view=_view,
+    tags=TAGS,
 )
 _ENVIRONMENT.filters.update(
     amount=_amount,
@@ -157,6 +170,7 @@ _ENVIRONMENT.filters.update(
     count=_count,
     interval=_interval,
     moment=_moment,
+    quoted=_quoted,
     rate=_rate,
     share=_share,
     size=_size,

@@ -7,7 +7,9 @@ from fastapi import FastAPI
 from kvflags_collector.access.rules import RULES, rule_for
 from kvflags_collector.access.scopes import Scope, covers
 
-_PAGES = {"/", "/index.json", "/rollouts/{key}", "/rollouts/{key}.json", "/openapi.json", "/metrics"}
+_PAGES = {"/", "/index.json", "/openapi.json", "/metrics"}
+_PAGES |= {f"/rollouts/{{key}}{what}" for what in ("", ".json", "/events")}
+_PAGES |= {f"/deployments/{{id:path}}{what}" for what in ("", ".json", ".events")}
 
 
 def _routes(app: FastAPI) -> list[tuple[str, str]]:

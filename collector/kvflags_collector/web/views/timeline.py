@@ -15,10 +15,12 @@ __all__ = ["timeline"]
 _SHOWN = 40
 
 
-def timeline(conn: Connection, flag: str, report: Mapping[str, Any]) -> dict[str, Any]:
-    """`{total, items: [{at, what, who, why, where, revision, evidence}]}`, the newest 40. Reads."""
-    items = [_entry(one) for one in audit.history(conn, flag)]
-    items += [_alarm(one) for one in report["alarms"]]
+def timeline(conn: Connection, flag: str, report: Mapping[str, Any], deployment: str | None = None) -> dict[str, Any]:
+    """`{total, items: [{at, what, who, why, where, revision, evidence}]}`, the newest 40; of one deployment, or all.
+    Reads."""
+    mine = {None, deployment}
+    items = [_entry(one) for one in audit.history(conn, flag) if deployment is None or one.get("deployment") in mine]
+    items += [_alarm(one) for one in report["alarms"] if deployment is None or one["deployment"] in mine]
     items.sort(key=lambda one: one["at"], reverse=True)
     return {"total": len(items), "items": items[:_SHOWN]}
 

@@ -16,7 +16,7 @@ from kvflags_cli.forms import Form, chosen, names, written
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["SCHEMA", "console", "fail", "put", "say", "show", "stream"]
+__all__ = ["SCHEMA", "console", "fail", "page", "put", "say", "show", "stream"]
 
 # The version of the envelope. Fields are added under the same number; anything else makes it kvflags/2.
 SCHEMA = "kvflags/1"
@@ -51,6 +51,11 @@ def put(line: str) -> None:
     """A line of data, at once: whoever reads a pipe as it fills waits for no buffer."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def page(text: str) -> None:
+    """A text that is the whole of what is asked for, as it is."""
+    sys.stdout.write(text)
 
 
 def stream(kind: str, data: Any) -> None:  # noqa: ANN401 - any JSON document

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,22 +15,30 @@ from kvflags_cli.render.numbers import count, moment, percent
 from kvflags_cli.render.report_arms import arms
 from kvflags_cli.render.report_effects import outcomes, strata
 from kvflags_cli.render.report_fleet import alarms, layouts, notes, transfers
-from kvflags_cli.render.tables import heading, pairs
+from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import verdict
+from kvflags_cli.render.written.sections import Section, sections
 
 __all__ = ["report"]
 
 Json = dict[str, Any]
 
+_BEFORE = ("Evidence", "Still needed", "Declared criteria")
+_AFTER = ("Positive and negative", "Coverage", "Failures by kind", "Restart cost", "Predicate of a default", "Way back")
+
 
 def report(document: Json) -> Iterator[RenderableType]:
     """`document` is the report dict, schema kvflags.report/1."""
+    # An older collector sends none of what is laid out in sections.
+    further = list(sections(document)) if "evidence" in document else []
     yield from _verdict(document["verdict"])
     yield heading("FLAG")
     yield _flag(document)
     for words, part in (
+        *_laid_out(further, _BEFORE),
         ("OUTCOMES", outcomes(document["outcomes"])),
         ("STRATA (time to first token)", strata(document["strata"])),
+        *_laid_out(further, _AFTER),
         ("ARMS", arms(document["arms"])),
         ("TRANSFERS BY DEPLOYMENT", transfers(document["deployments"])),
         ("LAYOUT BY DEPLOYMENT", layouts(document["deployments"])),
@@ -42,6 +50,16 @@ def report(document: Json) -> Iterator[RenderableType]:
         if part is not None:
             yield heading(words)
             yield part
+
+
+def _laid_out(further: Iterable[Section], titles: Iterable[str]) -> Iterator[tuple[str, RenderableType]]:
+    """As `sections` lays them out for every format; what has a table of its own here is left out."""
+    for one in further:
+        if one.title in titles:
+            lines = [Text(line) for line in one.lines]
+            # What may be long is folded; a number keeps its place.
+            drawn = [table([f"~{name.upper()}" for name in one.columns], one.rows)] if one.rows else []
+            yield one.title.upper(), Group(*lines, *drawn)
 
 
 def _verdict(one: Json) -> Iterator[RenderableType]:

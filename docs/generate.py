@@ -155,6 +155,10 @@ def api() -> Iterator[str]:
     document = _openapi()
     yield "# HTTP API"
     yield 'Errors are `{"error": {"code", "message", "hint"}}`. The collector serves this as OpenAPI too.'
+    yield (
+        "Lists with `limit` and `cursor` come in pages, `{items, next}`: at most `limit` items (100, up to 1000), and"
+        " the next page's cursor, null on the last. What comes or goes meanwhile neither repeats nor hides an item."
+    )
     for path, methods in sorted(document["paths"].items()):
         for method, operation in methods.items():
             yield f"## {method.upper()} {path}"

@@ -22,13 +22,16 @@ Json = dict[str, Any]
 # since the last roll-up, which it bounds at 2 s, and then reads a whole fleet.
 _TIMEOUT = httpx.Timeout(30, connect=3)
 
+# The most that a collector puts into one page is 1000; half of that keeps each answer within a second.
+_PAGE = "500"
+
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 
 class Client:
     """`get`, `post` and `put` take the path below /api/v1 in pieces, each of which is quoted, so that a deployment's
-    slashes or a flag's odd characters stay inside their piece. `page`: what a rollout's page shows, as its document.
-    All raise KvflagsError."""
+    slashes or a flag's odd characters stay inside their piece. `items`: a list, all of its pages. `page`: what a
+    rollout's page shows, as its document. All raise KvflagsError."""
 
     def __init__(self, connection: Connection, *, timeout: httpx.Timeout | float = _TIMEOUT) -> None:
         self.connection = connection
@@ -51,6 +54,15 @@ class Client:
 
     def get(self, *path: str, **query: str) -> Json:
         return _body(self._send("GET", _below(path), params=query), self.connection)
+
+    def items(self, *path: str, **query: str) -> list[Json]:
+        listed, cursor = list[Json](), dict[str, str]()
+        while True:
+            page = self.get(*path, limit=_PAGE, **query, **cursor)
+            listed += page["items"]
+            if page.get("next") is None:
+                return listed
+            cursor = {"cursor": page["next"]}
 
     def post(self, *path: str, body: Json) -> Json:
         return _body(self._send("POST", _below(path), json=body), self.connection)

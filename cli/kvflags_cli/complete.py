@@ -17,17 +17,17 @@ def flag_keys(incomplete: str) -> list[str]:
 
 def deployments(incomplete: str) -> list[str]:
     """The deployments whose name begins with what was typed; none when the collector does not answer in time."""
-    return _asked("deployments", "deployment", incomplete)
+    return _asked("deployments", "deployment", incomplete, prefix=incomplete)
 
 
-def _asked(what: str, name: str, incomplete: str) -> list[str]:
+def _asked(what: str, name: str, incomplete: str, **query: str) -> list[str]:
     from kvflags.errors import KvflagsError
     from kvflags_cli.client import Client
     from kvflags_cli.settings import connection
 
     try:
         with Client(connection(None), timeout=_PATIENCE_S) as client:
-            names = [item[name] for item in client.get(what)["items"]]
+            names = [item[name] for item in client.get(what, **query)["items"]]
     except (KvflagsError, KeyError, TypeError):
         return []
     return [one for one in names if one and one.startswith(incomplete)]

@@ -38,7 +38,7 @@ def checks(collector: str | None, now: Callable[[], float] = time.time) -> Itera
             response = client.probe()
             yield _readiness(client, response.status_code)
             yield clock(response.headers.get("date"), began, now())
-            engines = [engine for engine in client.get("engines")["items"] if engine["live"]]
+            engines = client.items("engines", live="true")
     except KvflagsError as error:
         yield finding("collector", error.message, error.hint)
         return

@@ -54,7 +54,7 @@ Chosen = Annotated[Variant, typer.Option("--variant", help="What the generation 
 def list_deployments(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the deployments."""
     with connect(collector) as client:
-        show("deployments", client.get("deployments")["items"], output, as_json=as_json)
+        show("deployments", client.items("deployments"), output, as_json=as_json)
 
 
 @app.command("show", epilog=example("kvflags deployments show prod/chat/llama-70b"))
@@ -64,7 +64,8 @@ def show_deployment(
     """Show one deployment: its flags, generations and what was declared of it."""
     wanted = identity(name, "DEPLOYMENT")
     with connect(collector) as client:
-        found = [item for item in client.get("deployments")["items"] if item["deployment"] == wanted]
+        listed = client.items("deployments", prefix=wanted)
+    found = [item for item in listed if item["deployment"] == wanted]
     if not found:
         hint = "see `kvflags deployments list`"
         raise NotFound(f"there is no deployment {name!r}", hint=hint, code=ErrorCode.UNKNOWN_DEPLOYMENT)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from kvflags_cli.commands import connect
@@ -24,8 +26,13 @@ def engines() -> None:
     """Keeps `list` a subcommand while it is the only one."""
 
 
-@app.command("list", epilog=example("kvflags engines list", "kvflags engines list -o json"))
-def list_engines(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
+Every = Annotated[bool, typer.Option("--all", help="Also those that have ended.")]
+
+
+@app.command("list", epilog=example("kvflags engines list", "kvflags engines list --all -o json"))
+def list_engines(
+    every: Every = False, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False
+) -> None:
     """List the live engines with the layout they asked for, were given, and really have."""
     with connect(collector) as client:
-        show("engines", client.get("engines")["items"], output, as_json=as_json)
+        show("engines", client.items("engines", live=str(not every).lower()), output, as_json=as_json)

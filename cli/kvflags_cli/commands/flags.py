@@ -90,7 +90,7 @@ def create(
 def list_flags(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the flags."""
     with connect(collector) as client:
-        show("flags", client.get("flags")["items"], output, as_json=as_json)
+        show("flags", client.items("flags"), output, as_json=as_json)
 
 
 @app.command("show", epilog=example("kvflags flags show cross-layer-blocks"))

@@ -45,7 +45,7 @@ Patience = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How lo
 def fleet(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """Take the census: per deployment eligible or why not, and what replacing it costs."""
     with connect(collector) as client:
-        items = [item for item in client.get("deployments")["items"] if item["deployment"]]
+        items = [item for item in client.items("deployments") if item["deployment"]]
     show("fleet_plan", items, output, as_json=as_json)
 
 

@@ -271,7 +271,7 @@ def promote(
 def history(key: Key, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """Show what was done, by whom and why, the newest first."""
     with connect(collector) as client:
-        show("history", client.get("flags", key, "history")["items"], output, as_json=as_json)
+        show("history", client.items("flags", key, "history"), output, as_json=as_json)
 
 
 def _act(verb: str, key: str, body: dict[str, Any], collector: str | None, *, as_json: bool) -> None:

@@ -87,7 +87,7 @@ def create(
 def list_tokens(output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List the tokens, without their secrets; also those that have ended."""
     with connect(collector) as client:
-        show("tokens", client.get("tokens")["items"], output, as_json=as_json)
+        show("tokens", client.items("tokens"), output, as_json=as_json)
 
 
 @app.command(epilog=example("kvflags tokens revoke 5f2c91d0"))

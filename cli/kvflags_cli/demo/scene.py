@@ -105,7 +105,7 @@ def _create_flag(service: Service) -> str:
         "reason": "the demo: no baseline, no quiet time",
     }
     with service.client() as client:
-        if any(flag["key"] == FLAG for flag in client.get("flags")["items"]):
+        if any(flag["key"] == FLAG for flag in client.items("flags")):
             raise OperatorError("this demo has been here before", hint="start it with a new --folder")
         client.post("flags", body=body)
     return "draft: installed everywhere, on nowhere"
@@ -119,7 +119,7 @@ def _observe(service: Service, pair: Pair) -> str:
 
 def _observed(service: Service) -> set[str]:
     with service.client() as client:
-        items = client.get("deployments")["items"]
+        items = client.items("deployments")
     return {item["deployment"] for item in items if item["observed_at"]}
 
 

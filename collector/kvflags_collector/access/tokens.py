@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from kvflags.errors import ErrorCode, NotFound, UsageError
 from kvflags_collector.access.scopes import Scope
+from kvflags_collector.store.places import Keyed, Place
 from kvflags_collector.store.token_tables import tokens
 from kvflags_collector.times import SECOND, rfc3339
 
@@ -49,10 +50,10 @@ def create(
     return _shown(_row(conn, str(row["id"])), now) | {"token": token}
 
 
-def listing(conn: Connection, now: int) -> list[dict[str, Any]]:
-    """All tokens without their secrets, the newest first; also those that have ended."""
-    rows = conn.execute(select(tokens).order_by(tokens.c.created_us.desc(), tokens.c.id))
-    return [_shown(row, now) for row in rows]
+def listing(conn: Connection, now: int, place: Place) -> list[Keyed]:
+    """The tokens from a place on, without their secrets, the newest first; also those that have ended."""
+    rows = conn.execute(place.falling(select(tokens), tokens.c.created_us, tokens.c.id))
+    return [((row.created_us, row.id), _shown(row, now)) for row in rows]
 
 
 def revoke(conn: Connection, token_id: str, *, author: str, now: int) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from kvflags_collector.api.context import Ctx
+from kvflags_collector.api.paging import Listed, Paged
 from kvflags_collector.rollout import alarms, inventory
+from kvflags_collector.store.places import Keyed, Place
 
 __all__ = ["router"]
 
@@ -16,10 +18,17 @@ router = APIRouter(prefix="/api/v1", tags=["deployments"])
 
 
 @router.get("/deployments")
-def deployments(ctx: Ctx) -> dict[str, Any]:
-    """All deployments; engines without one are the item whose `deployment` is null."""
+def deployments(ctx: Ctx, paged: Paged, prefix: Annotated[str, Query(max_length=253)] = "") -> Listed:
+    """Deployments by name; engines without one are the item whose `deployment` is null, the last.
+
+    `prefix`: only those whose name begins with it.
+    """
     with ctx.db.read() as conn:
-        return {"items": inventory.deployments(conn, ctx.clock())}
+
+        def found(place: Place) -> list[Keyed]:
+            return [((one["deployment"],), one) for one in inventory.deployments(conn, ctx.clock(), place, prefix)]
+
+        return paged("deployments", (str,), found)
 
 
 @router.get("/alarms")

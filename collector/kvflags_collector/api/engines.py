@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 
 from kvflags.errors import ErrorCode, Unavailable
 from kvflags_collector.api.context import Ctx, Received
+from kvflags_collector.api.paging import Listed, Paged
 from kvflags_collector.api.schemas import HeartbeatBody, RegisterBody
 from kvflags_collector.rollout import inventory, ledger
 
@@ -50,7 +52,8 @@ def heartbeat(registration_id: str, body: HeartbeatBody, ctx: Ctx) -> dict[str, 
 
 
 @router.get("")
-def engines(ctx: Ctx) -> dict[str, Any]:
-    """All engines, the live ones first."""
+def engines(ctx: Ctx, paged: Paged, live: bool = False) -> Listed:
+    """Engines, the last that registered first. `live`: only those whose lease holds."""
     with ctx.db.read() as conn:
-        return {"items": inventory.engines(conn, ctx.clock())}
+        found = partial(inventory.page_of_engines, conn, ctx.clock(), live=live)
+        return paged("engines", (int, str, str), found)

@@ -13,6 +13,7 @@ from kvflags.errors import UsageError
 from kvflags.flags import Flag, Step
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once, etag
+from kvflags_collector.api.paging import Listed, Paged
 from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Promote, RampPlan, Target, Undo
 from kvflags_collector.feedback import report
 from kvflags_collector.rollout import assign, audit, course, decide, explain, flags, ramp, status
@@ -23,10 +24,10 @@ router = APIRouter(prefix="/api/v1/flags", tags=["flags"])
 
 
 @router.get("")
-def list_flags(ctx: Ctx) -> dict[str, Any]:
-    """All flags that are not archived."""
+def list_flags(ctx: Ctx, paged: Paged) -> Listed:
+    """The flags that are not archived, by key."""
     with ctx.db.read() as conn:
-        return {"items": flags.listing(conn)}
+        return paged("flags", (str,), lambda place: [((one["key"],), one) for one in flags.listing(conn, place)])
 
 
 @router.post("", status_code=201)
@@ -120,10 +121,11 @@ def hand_out(key: str, body: Decide, once: Once) -> dict[str, Any]:
 
 
 @router.get("/{key}/history")
-def history(key: str, ctx: Ctx) -> dict[str, Any]:
+def history(key: str, ctx: Ctx, paged: Paged) -> Listed:
     """Everything that was done under the flag, the newest first."""
     with ctx.db.read() as conn:
-        return {"items": audit.history(conn, flags.get(conn, key).key)}
+        flag = flags.get(conn, key).key
+        return paged(f"history {flag}", (int, int, int), lambda place: audit.page(conn, flag, place))
 
 
 @router.get("/{key}/status")

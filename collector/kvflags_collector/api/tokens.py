@@ -9,6 +9,7 @@ from fastapi import APIRouter
 
 from kvflags_collector.access import tokens
 from kvflags_collector.api.context import Ctx, Keys
+from kvflags_collector.api.paging import Listed, Paged
 from kvflags_collector.api.schemas import NewToken, Signed
 
 __all__ = ["router"]
@@ -26,10 +27,10 @@ def create(body: NewToken, ctx: Ctx, keys: Keys) -> dict[str, Any]:
 
 
 @router.get("")
-def list_tokens(ctx: Ctx) -> dict[str, Any]:
-    """All tokens, without their secrets."""
+def list_tokens(ctx: Ctx, paged: Paged) -> Listed:
+    """The tokens, without their secrets, the newest first."""
     with ctx.db.read() as conn:
-        return {"items": tokens.listing(conn, ctx.clock())}
+        return paged("tokens", (int, str), lambda place: tokens.listing(conn, ctx.clock(), place))
 
 
 @router.post("/{token_id}/revoke")

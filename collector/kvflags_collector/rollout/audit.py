@@ -6,12 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, literal, select
 
 from kvflags_collector.store import control_tables as tables
+from kvflags_collector.store.places import WHOLE, Keyed, Place
 from kvflags_collector.times import rfc3339
 
-__all__ = ["Actor", "history", "record", "replay"]
+__all__ = ["Actor", "history", "page", "record", "replay"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,20 @@ def record(
 
 def history(conn: Connection, flag: str) -> list[dict[str, Any]]:
     """Everything that was done under a flag, the newest first: its revisions, and what was done to deployments."""
+    return [entry for _, entry in page(conn, flag, WHOLE)]
+
+
+def page(conn: Connection, flag: str, place: Place) -> list[Keyed]:
+    """The history from a place on. Its keys: time, whether a flag (0) or a deployment (1) was changed, number."""
     r, c = tables.flag_revisions, tables.changes
-    revisions = conn.execute(select(r).where(r.c.key == flag)).mappings()
-    changes = conn.execute(select(c).where((c.c.flag == flag) | c.c.flag.is_(None))).mappings()
-    entries = [(row["recorded_us"], 0, row["revision"], _revision(row)) for row in revisions]
-    entries += [(row["recorded_us"], 1, row["id"], _change(row)) for row in changes]
-    return [entry[3] for entry in sorted(entries, key=lambda entry: entry[:3], reverse=True)]
+    revisions = select(r).where(r.c.key == flag)
+    changes = select(c).where((c.c.flag == flag) | c.c.flag.is_(None))
+    # The newest of both holds the newest of either.
+    rows = conn.execute(place.falling(revisions, r.c.recorded_us, literal(0), r.c.revision)).mappings()
+    found: list[Keyed] = [((row["recorded_us"], 0, row["revision"]), _revision(row)) for row in rows]
+    rows = conn.execute(place.falling(changes, c.c.recorded_us, literal(1), c.c.id)).mappings()
+    found += [((row["recorded_us"], 1, row["id"]), _change(row)) for row in rows]
+    return sorted(found, key=lambda entry: entry[0], reverse=True)[: place.limit]
 
 
 def replay(conn: Connection) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kvflags.features import FEATURES
 from kvflags.flags import BUCKETS, Flag, Phase, Target
 from kvflags_collector.rollout import assign, pins
 from kvflags_collector.store.control_tables import flag_revisions, flags
+from kvflags_collector.store.places import WHOLE, Place
 from kvflags_collector.times import rfc3339
 
 __all__ = [
@@ -72,10 +73,10 @@ def shown(conn: Connection, key: str) -> dict[str, Any]:
     }
 
 
-def listing(conn: Connection) -> list[dict[str, Any]]:
-    """All unarchived flags as `shown`, by key."""
-    keys = conn.scalars(select(flags.c.key).where(flags.c.archived_us.is_(None)).order_by(flags.c.key)).all()
-    return [shown(conn, key) for key in keys]
+def listing(conn: Connection, place: Place = WHOLE) -> list[dict[str, Any]]:
+    """The unarchived flags from a place on, as `shown`, by key."""
+    standing = select(flags.c.key).where(flags.c.archived_us.is_(None))
+    return [shown(conn, key) for key in conn.scalars(place.rising(standing, flags.c.key)).all()]
 
 
 def create(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Column, Connection, RowMapping, Table, select, true
+from sqlalchemy import Column, Connection, RowMapping, Table, func, select, true
 
 from kvflags.errors import ErrorCode, NotFound
 from kvflags.flags import Flag
@@ -15,11 +15,12 @@ from kvflags_collector.rollout.declared import NOTHING, Declaration
 from kvflags_collector.rollout.pins import Pin
 from kvflags_collector.rollout.standing import assignment, opted, unobserved
 from kvflags_collector.store import control_tables as tables
+from kvflags_collector.store.places import WHOLE, Keyed, Place
 from kvflags_collector.times import rfc3339
 
-__all__ = ["deployment", "deployments", "engines"]
+__all__ = ["deployment", "deployments", "engines", "page_of_engines"]
 
-# The newest are what anybody asks for; pages with cursors come with the rest of the API.
+# The newest are what anybody asks for who asks for no page.
 _LIMIT = 1000
 
 
@@ -37,19 +38,22 @@ def engines(conn: Connection, now: int, deployment: str | None = None) -> list[d
     return sorted(items, key=lambda item: item["state"] == "ended")
 
 
-def deployments(conn: Connection, now: int) -> list[dict[str, Any]]:
-    """Every deployment by name, and one item with `deployment` null for engines without identity, if there are any."""
+def deployments(conn: Connection, now: int, place: Place = WHOLE, prefix: str = "") -> list[dict[str, Any]]:
+    """Deployments by name, from a place on; last, one with `deployment` null for engines without identity, if any."""
     living = leases.head_count(conn, now)
     known = flags.by_feature(conn).values()
-    in_force = pins.open_pins(conn)
-    rows = conn.execute(select(tables.deployments).order_by(tables.deployments.c.id)).mappings().all()
+    d = tables.deployments
+    query = place.rising(select(d).where(d.c.id.startswith(prefix, autoescape=True)), d.c.id)
+    rows = conn.execute(query).mappings().all()
+    in_force = pins.open_pins(conn, tables.pins.c.deployment.in_([row["id"] for row in rows]))
     stated = declared.everywhere(conn)
     items = [
         _deployment(conn, row, stated.get(row["id"], NOTHING), known, in_force, now) | _living(living, row["id"])
         for row in rows
     ]
     nameless = _living(living, None)
-    return [*items, {"deployment": None} | nameless] if nameless["live_engines"] else items
+    at_the_end = not prefix and (place.limit is None or len(items) < place.limit)
+    return [*items, {"deployment": None} | nameless] if at_the_end and nameless["live_engines"] else items
 
 
 def deployment(conn: Connection, name: str, now: int) -> dict[str, Any]:
@@ -158,3 +162,23 @@ def _under(  # noqa: PLR0917 (as above, under one flag)
             for p in mine
         ],
     }
+
+
+def page_of_engines(conn: Connection, now: int, place: Place, *, live: bool) -> list[Keyed]:
+    """Engines as in `engines`, from a place on, the last that registered first. live: only those that are."""
+    r, e = tables.registrations, tables.engines
+    # Where a front end that starts stands, its engines stand as well once they heartbeat: no page misses them.
+    key = (r.c.registered_us, r.c.id, func.coalesce(e.c.engine_id, ""))
+    query = select(*key).select_from(r.outerjoin(e, e.c.registration == r.c.id))
+    if live:
+        query = query.where(func.coalesce(e.c.lease_until_us, r.c.lease_until_us) > now)
+    keys = [tuple(row) for row in conn.execute(place.falling(query, *key))]
+    whose = {name for _, name, _ in keys}
+    registrations = {row["id"]: row for row in conn.execute(select(r).where(r.c.id.in_(whose))).mappings()}
+    heard = conn.execute(select(e).where(e.c.registration.in_(whose))).mappings()
+    seen = {(row["registration"], row["engine_id"]): row for row in heard}
+    return [(one, _listed(seen.get(one[1:]), registrations[one[1]], now)) for one in keys]
+
+
+def _listed(row: RowMapping | None, registration: RowMapping, now: int) -> dict[str, Any]:
+    return _starting(registration, now) if row is None else _engine(row, registration, now)

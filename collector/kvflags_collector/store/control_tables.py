@@ -222,6 +222,7 @@ registrations = Table(
     Column("lease_until_us", BigInteger, nullable=False),
     Column("told", _Null),
     Index(None, "deployment", "generation", "lease_until_us"),
+    Index(None, "registered_us", "id"),
 )
 
 engines = Table(

@@ -48,7 +48,7 @@ def test_a_flag_is_created_and_shown(api):
         "last_change": {"action": "create", "author": "ann", "reason": "try it"},
     }
     assert api("GET", "/api/v1/flags/clb") == (200, made | salts)
-    assert api("GET", "/api/v1/flags") == (200, {"items": [made | salts]})
+    assert api("GET", "/api/v1/flags") == (200, {"items": [made | salts], "next": None})
 
 
 def test_from_observation_to_treatment(api):

@@ -51,7 +51,7 @@ def test_engines(api):
     common = {"deployment": "c/ns/a", "generation": "g1", "facts": facts, "kvflags": "1.0", "local": None}
     status, answer = api("GET", "/api/v1/engines")
     assert status == 200
-    assert answer["items"] == [
+    assert answer["items"][::-1] == [
         common
         | {
             "engine_id": "engine-r1",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kvflags.errors import UsageError
 from kvflags.features import FEATURES
+from kvflags.flags import criterion_problem
 
 __all__ = ["Problem", "problems", "read"]
 
@@ -49,12 +50,20 @@ def problems(documents: Iterable[tuple[str, Any]]) -> Iterator[Problem]:
                 yield Problem(name, "key", f"{key!r} is in {keys[key]} too")
             keys[key] = name
             yield from _feature(name, document)
+            yield from _criteria(name, document)
 
 
 def _feature(name: str, document: Json) -> Iterator[Problem]:
     feature = document.get("feature")
     if isinstance(feature, str) and feature not in FEATURES:
         yield Problem(name, "feature", f"there is no feature {feature!r}; features: {', '.join(sorted(FEATURES))}")
+
+
+def _criteria(name: str, document: Json) -> Iterator[Problem]:
+    declared = document.get("criteria")
+    for number, text in enumerate(declared if isinstance(declared, list) else ()):
+        if isinstance(text, str) and (wrong := criterion_problem(text)):
+            yield Problem(name, f"criteria[{number}]", wrong)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -14,6 +14,7 @@ _PARTS = (
     "flag",
     "banner",
     "ramp",
+    "graduation",
     "realised",
     "trusted",
     "health",

@@ -8,6 +8,7 @@ from kvflags.flags.assignment import Candidate, assign
 from kvflags.flags.bucketing import bucket, fractional
 from kvflags.flags.evaluate import Line, Ruling, Standing, evaluate
 from kvflags.flags.gates import Refusal, Rule, RuleClass, minor, refusals
+from kvflags.flags.graduation import MEASURES, Graded, criterion_problem, expired, graded
 from kvflags.flags.model import (
     BUCKETS,
     HASH_VERSION,
@@ -31,6 +32,7 @@ from kvflags.flags.versions import in_range, range_problem
 __all__ = [
     "BUCKETS",
     "HASH_VERSION",
+    "MEASURES",
     "Arm",
     "Assignment",
     "Candidate",
@@ -38,6 +40,7 @@ __all__ = [
     "Decision",
     "Facts",
     "Flag",
+    "Graded",
     "Isolation",
     "Line",
     "Phase",
@@ -54,8 +57,11 @@ __all__ = [
     "Variant",
     "assign",
     "bucket",
+    "criterion_problem",
     "evaluate",
+    "expired",
     "fractional",
+    "graded",
     "in_range",
     "minor",
     "range_problem",

@@ -229,9 +229,9 @@ class Flag(_Json):
 
     `labels` and `vllm` (a range such as `>=0.30,<0.33`) are gates of this flag beside those of the feature. `held_back`
     names deployments that are never treated, for fleets too small for a share; `rolled_back` strata that a guardrail
-    switched off. `criteria` for graduation, in words, and
-    `expires` (a date) are declared when the flag is created. `default_since_us`: since when it is being made the
-    default, with a last holdback.
+    switched off. `criteria` for graduation (see `kvflags.flags.graduation`) and `expires` (the last day on which it
+    stands, UTC) are declared when the flag is created. `default_since_us`: since when it is being made the default,
+    with a last holdback.
     """
 
     key: str

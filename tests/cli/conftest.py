@@ -164,6 +164,8 @@ _REPORT: dict[str, Any] = {
         "phase": "running",
         "revision": 2,
         "target": {"share": None, "count": 1},
+        "expires": None,
+        "expired": False,
     },
     "generated_at": "2026-11-30T22:10:03.000000Z",
     "fresh_as_of": "2026-11-30T22:10:02.000000Z",
@@ -173,6 +175,7 @@ _REPORT: dict[str, Any] = {
         "why": ["1 treated deployment, 4 are needed.", "No deployment was observed for 7 days."],
         "next": "Raise the count: kvflags rollout set cross-layer-blocks --count 4",
     },
+    "criteria": [],
     "outcomes": [],
     "strata": [],
     "arms": [

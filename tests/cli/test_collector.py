@@ -62,8 +62,8 @@ def test_a_flag_is_created_listed_and_shown(kvflags, fleet):
     assert created.err == "next: kvflags rollout set cross-layer-blocks 5% --reason TEXT\n"
     assert kvflags("flags", "show", KEY).out == FLAG
     assert kvflags("flags", "list").out == (
-        "KEY                 FEATURE             PHASE  TARGET  REVISION\n"
-        "cross-layer-blocks  cross_layer_blocks  draft  -              1\n"
+        "KEY                 FEATURE             PHASE  TARGET  REVISION  EXPIRES\n"
+        "cross-layer-blocks  cross_layer_blocks  draft  -              1  -\n"
     )
     shown = kvflags("flags", "show", KEY, "--json").document
     assert shown == {
@@ -89,6 +89,7 @@ def test_a_flag_is_created_listed_and_shown(kvflags, fleet):
             "rolled_back": [],
             "criteria": [],
             "expires": None,
+            "expired": False,
             "ramp": None,
             "default_since_us": None,
             "hash_version": "flagd-v2",
@@ -347,6 +348,7 @@ def test_doctor_of_a_healthy_fleet(kvflags, rolling):
 ✓ ok  nixl telemetry: not switched off
 ✓ ok  collector: {rolling.url} is ready
 ✓ ok  clock: within 5 s of the collector's
+✓ ok  expiry: no flag is past its day
 ✓ ok  roles: wherever engines live, prefill and decode share a generation
 ✓ ok  engines: none reports a problem
 

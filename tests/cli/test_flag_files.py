@@ -15,7 +15,7 @@ holdback_percent: 5
 held_back: [prod/chat/precious]
 labels: {tier: canary}
 vllm: ">=0.30,<0.33"
-criteria: [Error ratio below 3, No regression of inter-token latency]
+criteria: [verdict = ready, 'days_at_100 >= 14']
 expires: "2027-06-01"
 """
 

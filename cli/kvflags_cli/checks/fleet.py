@@ -13,7 +13,7 @@ from kvflags_cli.checks import Check, finding, ok, skipped
 from kvflags_cli.client import Client, Json
 from kvflags_cli.settings import connection
 
-__all__ = ["checks", "clock", "problems", "roles"]
+__all__ = ["checks", "clock", "expiry", "problems", "roles"]
 
 # The header that is compared has whole seconds and the answer takes its way: below this nothing can be said. Engines
 # measure their own skew finely and are corrected for it; this is about the clock of the person who reads times.
@@ -38,6 +38,7 @@ def checks(collector: str | None, now: Callable[[], float] = time.time) -> Itera
             response = client.probe()
             yield _readiness(client, response.status_code)
             yield clock(response.headers.get("date"), began, now())
+            yield from expiry(client.items("flags"))
             engines = client.items("engines", live="true")
     except KvflagsError as error:
         yield finding("collector", error.message, error.hint)
@@ -65,6 +66,16 @@ def clock(date: str | None, began: float, ended: float) -> Check:
     if skew <= _SKEW_S:
         return ok("clock", f"within {_SKEW_S:g} s of the collector's")
     return finding("clock", f"{skew:.0f} s away from the collector's", "synchronise both clocks (NTP)")
+
+
+def expiry(flags: Iterable[Json]) -> Iterator[Check]:
+    """A finding for each flag whose day is over: its ramp stands still until somebody decides."""
+    late = [flag for flag in flags if flag["expired"]]
+    for flag in late:
+        hint = f"decide it: kvflags flags extend {flag['key']} --expires DAY, or end and archive it"
+        yield finding("expiry", f"{flag['key']} expired on {flag['expires']}", hint)
+    if not late:
+        yield ok("expiry", "no flag is past its day")
 
 
 def roles(engines: Iterable[Json]) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kvflags.errors import UsageError
+from kvflags.flags import MEASURES
 from kvflags_cli.commands import connect
 from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.flag_files import problems, read
@@ -34,7 +35,8 @@ Criteria = Annotated[
     typer.Option(
         "--criterion",
         metavar="TEXT",
-        help="What should hold before it is the default, kept with the flag: 'days >= 14'. Repeat it.",
+        help=f"What must hold before it is the default: 'verdict = ready', or one of {', '.join(MEASURES)} with >=, <= "
+        "or = and a number, such as 'days >= 14'. Repeat it.",
         show_default=False,
     ),
 ]
@@ -42,6 +44,11 @@ Expires = Annotated[
     str | None,
     typer.Option("--expires", metavar="DAY", help="When it should be decided, such as 2027-06-01.", show_default=False),
 ]
+NewDay = Annotated[
+    str | None,
+    typer.Option("--expires", metavar="DAY", help="The last day on which it stands, UTC.", show_default=False),
+]
+Never = Annotated[bool, typer.Option("--never", help="It does not expire.")]
 Quiet = Annotated[str, typer.Option("--quiet", metavar="TIME", help="How long it must have had no new engine.")]
 
 
@@ -124,6 +131,27 @@ def apply(
 ) -> None:
     """Make the flags as these files say. What a file leaves out has its default; phases stay as they are."""
     show("changes", _apply(files, reason, author, collector, dry_run=False), as_json=as_json)
+
+
+@app.command(
+    epilog=example("kvflags flags extend cross-layer-blocks --expires 2027-09-01 --reason 'waiting for H200s'")
+)
+def extend(
+    *,
+    key: Key,
+    reason: Reason,
+    expires: NewDay = None,
+    never: Never = False,
+    author: Author = None,
+    collector: Collector = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the day on which a flag expires. The ramp of an expired flag takes no step by itself."""
+    if (expires is None) is not never:
+        raise UsageError("give exactly one of --expires DAY and --never", hint="such as --expires 2027-06-01")
+    body = {"expires": expires, "author": author or this_author(), "reason": reason}
+    with connect(collector) as client:
+        show("flag", client.put("flags", key, "expiry", body=body), as_json=as_json)
 
 
 @app.command(epilog=example("kvflags flags archive cross-layer-blocks --reason 'it is the default upstream'"))

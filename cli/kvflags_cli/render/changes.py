@@ -39,6 +39,12 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, _Fact]]:
     for one in document["health"]:
         # A count of what was dropped grows with every look; that it began, or ended, is the news.
         yield one["name"].lower(), (one["standing"], f"{standing(one['standing'])} {_value(one)}({one['says']})")
+    for one in document["graduation"]["criteria"]:
+        # A number of days grows with every look; that it is enough is the news.
+        yield f"criterion {one['says']}", (one["met"], f"{'' if one['met'] else 'not '}met ({one['detail']})")
+    if expires := document["graduation"]["expires"]:
+        expired = document["graduation"]["expired"]
+        yield "expires", ((expires, expired), f"{expires}{', EXPIRED' if expired else ''}")
     for one in document["outcomes"]:
         change, interval = effect(one)
         says = f"{standing(one['standing'])} {change} [{interval}], limit {one['limit']}"

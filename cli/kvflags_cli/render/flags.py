@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from kvflags.flags import BUCKETS
+from kvflags_cli.render.graduation import expiry
 from kvflags_cli.render.numbers import ABSENT, moment, percent, span
 from kvflags_cli.render.tables import pairs, table
 from kvflags_cli.render.words import phase, switch
@@ -23,10 +24,17 @@ def flags(items: list[Json]) -> Iterable[RenderableType]:
     if not items:
         return ["No flags yet. Create one: kvflags flags create KEY --feature cross_layer_blocks"]
     rows = [
-        (item["key"], item["feature"], phase(item["phase"]), target(item["target"]), str(item["revision"]))
+        (
+            item["key"],
+            item["feature"],
+            phase(item["phase"]),
+            target(item["target"]),
+            str(item["revision"]),
+            expiry(item["expires"], expired=item["expired"]) if item["expires"] else ABSENT,
+        )
         for item in items
     ]
-    return [table(("KEY", "FEATURE", "PHASE", "TARGET", ">REVISION"), rows)]
+    return [table(("KEY", "FEATURE", "PHASE", "TARGET", ">REVISION", "EXPIRES"), rows)]
 
 
 def flag(item: Json) -> Iterator[RenderableType]:
@@ -42,6 +50,8 @@ def flag(item: Json) -> Iterator[RenderableType]:
             ("holdback", percent(item["holdback"] / BUCKETS)),
             ("baseline", span(item["baseline_s"])),
             ("quiet", span(item["quiet_s"])),
+            *(("criterion", text) for text in item["criteria"]),
+            *([("expires", expiry(item["expires"], expired=item["expired"]))] if item["expires"] else []),
             ("revision", str(item["revision"])),
             ("last change", _last_change(item)),
         ]

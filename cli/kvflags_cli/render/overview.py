@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from kvflags_cli.render.changes import realised
 from kvflags_cli.render.flags import target
+from kvflags_cli.render.graduation import graduation
 from kvflags_cli.render.interval import bar, reach
 from kvflags_cli.render.numbers import count, moment
 from kvflags_cli.render.ramp import ramp
@@ -61,6 +62,7 @@ def _course(document: Json) -> list[tuple[str, str | Text]]:
         ("target", target(document["flag"]["target"])),
         ("realised", realised(document)),
         *ramp(document["ramp"]),
+        *graduation(document["graduation"]),
         ("running treated", f"{count(document['banner']['treated_engines'])} engines"),
         ("to replace", engines if replacing["engines"] else "nothing"),
     ]

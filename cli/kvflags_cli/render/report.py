@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kvflags_cli.render.feedback import items
 from kvflags_cli.render.flags import target
+from kvflags_cli.render.graduation import expiry
 from kvflags_cli.render.numbers import count, moment, percent
 from kvflags_cli.render.report_arms import arms
 from kvflags_cli.render.report_effects import outcomes, strata
@@ -74,6 +75,7 @@ def _flag(document: Json) -> RenderableType:
             ("flag", f"{flag['key']} ({flag['feature']})"),
             ("phase", f"{flag['phase']}, revision {flag['revision']}"),
             ("target", target(flag["target"])),
+            *([("expires", expiry(flag["expires"], expired=flag["expired"]))] if flag.get("expires") else []),
             ("generated", moment(document["generated_at"])),
             ("fresh as of", moment(document["fresh_as_of"])),
         ]

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from kvflags_cli.render.flags import target
+from kvflags_cli.render.graduation import graduation
 from kvflags_cli.render.numbers import ABSENT, count, moment, percent, ratio
 from kvflags_cli.render.ramp import ramp
 from kvflags_cli.render.tables import heading, pairs, table
@@ -32,6 +33,7 @@ def status(document: Json) -> Iterator[RenderableType]:
             *((f"target on {backend}", target(one)) for backend, one in sorted(flag["overrides"].items())),
             ("realised", f"{percent(realised['share'])}: {ratio(realised['treated'], dealt)} treated"),
             *ramp(document["ramp"]),
+            *graduation(document["graduation"]),
             ("eligible", count(realised["eligible"])),
             ("to replace", _to_replace(document["deployments"])),
         ]

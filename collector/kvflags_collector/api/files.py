@@ -50,7 +50,7 @@ def apply(key: str, body: Apply, once: Once) -> dict[str, Any]:
 def archive(key: str, body: Change, once: Once) -> dict[str, Any]:
     """Put an ended flag away; its feature is free for another."""
     who: dict[str, Any] = {"author": body.author, "reason": body.reason, "revision": body.revision or once.if_match}
-    return once(lambda conn, now: flags.shown(conn, spec.archive(conn, key, **who, now=now).key))
+    return once(lambda conn, now: flags.shown(conn, spec.archive(conn, key, **who, now=now).key, now))
 
 
 def _said(file: FlagFile) -> dict[str, Any]:

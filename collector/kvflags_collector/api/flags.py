@@ -14,7 +14,18 @@ from kvflags.flags import Flag, Step
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once, etag
 from kvflags_collector.api.paging import Listed, Paged
-from kvflags_collector.api.schemas import Change, Create, Decide, Id, KillSwitch, Promote, RampPlan, Target, Undo
+from kvflags_collector.api.schemas import (
+    Change,
+    Create,
+    Decide,
+    Extend,
+    Id,
+    KillSwitch,
+    Promote,
+    RampPlan,
+    Target,
+    Undo,
+)
 from kvflags_collector.feedback import report
 from kvflags_collector.rollout import assign, audit, course, decide, explain, flags, ramp, status
 
@@ -27,21 +38,22 @@ router = APIRouter(prefix="/api/v1/flags", tags=["flags"])
 def list_flags(ctx: Ctx, paged: Paged) -> Listed:
     """The flags that are not archived, by key."""
     with ctx.db.read() as conn:
-        return paged("flags", (str,), lambda place: [((one["key"],), one) for one in flags.listing(conn, place)])
+        now = ctx.clock()
+        return paged("flags", (str,), lambda place: [((one["key"],), one) for one in flags.listing(conn, now, place)])
 
 
 @router.post("", status_code=201)
 def create(body: Create, once: Once) -> dict[str, Any]:
     """A new flag, in draft. Every live generation is pinned off."""
     given = body.model_dump(exclude={"revision"})
-    return once(lambda conn, now: flags.shown(conn, flags.create(conn, **given, now=now).key))
+    return once(lambda conn, now: flags.shown(conn, flags.create(conn, **given, now=now).key, now))
 
 
 @router.get("/{key}")
 def show(key: str, ctx: Ctx, response: Response) -> dict[str, Any]:
     """One flag with its last change. Its ETag is what `If-Match` takes."""
     with ctx.db.read() as conn:
-        shown = flags.shown(conn, key)
+        shown = flags.shown(conn, key, ctx.clock())
     response.headers["ETag"] = etag(shown["revision"])
     return shown
 
@@ -89,6 +101,12 @@ def resume(key: str, body: Change, once: Once) -> dict[str, Any]:
 def undo(key: str, body: Undo, once: Once) -> dict[str, Any]:
     """Aim again as before the last change of the aim, or as at a revision."""
     return _changed(once, key, course.undo, to=body.to, **_change(body, once))
+
+
+@router.put("/{key}/expiry")
+def extend(key: str, body: Extend, once: Once) -> dict[str, Any]:
+    """Move the day on which the flag expires, or let it never expire (null)."""
+    return _changed(once, key, flags.extend, body.expires, **_change(body, once))
 
 
 @router.put("/{key}/ramp")
@@ -156,4 +174,4 @@ def _change(body: Change, once: Once) -> dict[str, Any]:
 
 def _changed(once: Once, key: str, change: Callable[..., Flag], *args: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the change
     """Make one change of a flag, and show what came of it."""
-    return once(lambda conn, now: flags.shown(conn, change(conn, key, *args, **more, now=now).key))
+    return once(lambda conn, now: flags.shown(conn, change(conn, key, *args, **more, now=now).key, now))

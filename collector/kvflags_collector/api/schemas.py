@@ -245,6 +245,12 @@ class Create(Change):
     expires: _Day | None = None
 
 
+class Extend(Change):
+    """`PUT /api/v1/flags/{key}/expiry`. `expires`: the last day on which the flag stands; null: for good."""
+
+    expires: _Day | None
+
+
 class Target(Change):
     """`PUT /api/v1/flags/{key}/target`: exactly one of percent, count and inherit."""
 

@@ -55,6 +55,8 @@ class FlagShown(TypedDict):
     phase: str
     revision: int
     target: Target | None
+    expires: str | None
+    expired: bool
 
 
 class Said(TypedDict):
@@ -207,7 +209,7 @@ class Needed(TypedDict):
 
 
 class Criterion(TypedDict):
-    """A criterion that was declared beforehand. met: null where it is for people to judge."""
+    """A criterion that was declared beforehand. met: null where nothing tells yet. detail: the numbers it rests on."""
 
     says: str
     met: bool | None

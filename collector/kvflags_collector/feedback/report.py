@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from kvflags.flags import Flag
+from kvflags.flags import Flag, expired
 from kvflags_collector.feedback import coverage, default, effects, rows, signs, transfers, width
-from kvflags_collector.feedback.document import SCHEMA, Criterion, FlagShown, Report
+from kvflags_collector.feedback.document import SCHEMA, FlagShown, Report
 from kvflags_collector.feedback.outlook import needed
 from kvflags_collector.feedback.raised import mixtures, raised
 from kvflags_collector.feedback.signals import signals, summary
@@ -18,6 +18,7 @@ from kvflags_collector.judge import layout
 from kvflags_collector.judge.generations import generations
 from kvflags_collector.judge.inputs import frozen, inputs
 from kvflags_collector.rollout import assign, flags
+from kvflags_collector.rollout.graduation import graduation
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollups import oldest_dirty, roll
 from kvflags_collector.times import rfc3339
@@ -51,10 +52,11 @@ def _report(conn: Connection, flag: Flag, now: int) -> Report:
     feedback = summary(signals(conn, flag.key, now))
     by_stratum = signs.by_stratum(judged, feedback["items"])
     alarms = raised(conn, {one.deployment for one in found}, now)
+    declared = graduation(conn, flag, now, come_to.scope)
     at = rfc3339(now)
     return {
         "schema": SCHEMA,
-        "flag": _flag(flag),
+        "flag": _flag(flag, now),
         "generated_at": at,
         "fresh_as_of": rfc3339(min(oldest_dirty(conn, now) or now, now)),
         "as_of": None,
@@ -69,7 +71,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> Report:
         "coverage": coverage.coverage(deployments, assign.fleet(conn, flag, now)),
         "restart_cost": width.restart_cost(events),
         "needed": needed(judged, come_to, now),
-        "criteria": [Criterion(says=one, met=None, detail="for people to judge") for one in flag.criteria],
+        "criteria": declared["criteria"],
         "predicate": default.predicate(flag, come_to.scope, found),
         "way_back": default.way_back(flag),
         "reproduce": f"kvflags report {flag.key} --as-of {at}",
@@ -87,7 +89,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> Report:
     }
 
 
-def _flag(flag: Flag) -> FlagShown:
+def _flag(flag: Flag, now: int) -> FlagShown:
     aim = flag.target
     return {
         "key": flag.key,
@@ -95,4 +97,6 @@ def _flag(flag: Flag) -> FlagShown:
         "phase": flag.phase.value,
         "revision": flag.revision,
         "target": {"share": aim.share, "count": aim.count} if aim else None,
+        "expires": flag.expires,
+        "expired": expired(flag.expires, now),
     }

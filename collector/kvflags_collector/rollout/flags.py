@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from kvflags.errors import Conflict, ErrorCode, NotFound, UsageError
 from kvflags.features import FEATURES
-from kvflags.flags import BUCKETS, Flag, Phase, Target
+from kvflags.flags import BUCKETS, Flag, Phase, Target, criterion_problem, expired
 from kvflags_collector.rollout import assign, pins
 from kvflags_collector.store.control_tables import flag_revisions, flags
 from kvflags_collector.store.places import WHOLE, Place
@@ -22,11 +22,14 @@ __all__ = [
     "abort",
     "based_on",
     "by_feature",
+    "check_criteria",
     "completed",
     "create",
     "difference",
     "document",
+    "extend",
     "get",
+    "keys",
     "kill_switch",
     "known_backend",
     "listing",
@@ -57,8 +60,8 @@ def by_feature(conn: Connection, features: Iterable[str] | None = None) -> dict[
     return found if features is None else {name: flag for name, flag in found.items() if name in set(features)}
 
 
-def shown(conn: Connection, key: str) -> dict[str, Any]:
-    """The flag as the API shows it: the document with its times, and the last change with author and reason."""
+def shown(conn: Connection, key: str, now: int) -> dict[str, Any]:
+    """The flag as the API shows it: the document with its times, whether it expired, and the last change."""
     flag = get(conn, key)
     row = conn.execute(select(flags.c.created_us, flags.c.updated_us).where(flags.c.key == key)).one()
     last = conn.execute(
@@ -67,16 +70,22 @@ def shown(conn: Connection, key: str) -> dict[str, Any]:
     change = last.one()
     return {
         **flag.to_json(),
+        "expired": expired(flag.expires, now),
         "created_at": rfc3339(row.created_us),
         "updated_at": rfc3339(row.updated_us),
         "last_change": {name: change[name] for name in ("action", "author", "reason")},
     }
 
 
-def listing(conn: Connection, place: Place = WHOLE) -> list[dict[str, Any]]:
+def listing(conn: Connection, now: int, place: Place = WHOLE) -> list[dict[str, Any]]:
     """The unarchived flags from a place on, as `shown`, by key."""
+    return [shown(conn, key, now) for key in keys(conn, place)]
+
+
+def keys(conn: Connection, place: Place = WHOLE) -> list[str]:
+    """Those of the unarchived flags from a place on, in order."""
     standing = select(flags.c.key).where(flags.c.archived_us.is_(None))
-    return [shown(conn, key) for key in conn.scalars(place.rising(standing, flags.c.key)).all()]
+    return list(conn.scalars(place.rising(standing, flags.c.key)))
 
 
 def create(
@@ -102,6 +111,7 @@ def create(
         raise Conflict(
             f"the feature {feature} has a flag: {other!r}", hint=f"use {other!r}", code=ErrorCode.FEATURE_TAKEN
         )
+    check_criteria(criteria)
     flag = Flag(
         key=key,
         feature=feature,
@@ -193,6 +203,27 @@ def start(conn: Connection, key: str, *, author: str, reason: str, revision: int
     changed = revise(conn, replace(flag, phase=Phase.RUNNING), "start", author=author, reason=reason, now=now)
     assign.deal(conn, changed, now)
     return changed
+
+
+def extend(
+    conn: Connection, key: str, expires: str | None, *, author: str, reason: str, revision: int | None = None, now: int
+) -> Flag:
+    """Move the day on which the flag expires; None: it never does. Writes.
+
+    UsageError for a day that is over already: a flag expires by time passing, not by a slip of the hand.
+    """
+    flag = based_on(conn, key, revision)
+    if expired(expires, now):
+        raise UsageError(f"{expires} is over", hint="give a day that is still to come, such as 2027-06-01")
+    if flag.expires == expires:
+        return flag
+    return revise(conn, replace(flag, expires=expires), "extend", author=author, reason=reason, now=now)
+
+
+def check_criteria(criteria: Iterable[str]) -> None:
+    """UsageError for what cannot be judged by a machine."""
+    if wrong := next(filter(None, map(criterion_problem, criteria)), ""):
+        raise UsageError(wrong, hint="such as 'verdict = ready', 'treated >= 8' or 'days_at_100 >= 14'")
 
 
 def known_backend(feature: str, backend: str) -> None:

@@ -10,7 +10,7 @@ from kvflags_collector.rollout.guard import Act, Finding
 from kvflags_collector.store.frozen_tables import judgements
 from kvflags_collector.times import SECOND, lasting, rfc3339
 
-__all__ = ["findings", "lacking", "latest"]
+__all__ = ["findings", "lacking", "latest", "scope"]
 
 # The judge looks every minute. What is older says nothing of now: it neither stops a rollout nor lets one go on.
 _FRESH_US = 3600 * SECOND
@@ -44,6 +44,15 @@ def findings(conn: Connection, flag: Flag, now: int) -> list[Finding]:
         )
         for one in found["document"]["actions"]
     ]
+
+
+def scope(conn: Connection, flag: str, now: int) -> list[str] | None:
+    """The strata that the verdict is ready for, while it is fresh; None where nobody judged lately."""
+    found = latest(conn, flag)
+    if found is None or now - found["checked_us"] > _FRESH_US:
+        return None
+    strata: list[str] = found["document"]["scope"]
+    return strata
 
 
 def lacking(conn: Connection, flag: str, now: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
-from kvflags.flags import BUCKETS, Arm, Facts, Flag, Phase, Ramp, Step, Target, Variant
+from kvflags.flags import BUCKETS, Arm, Facts, Flag, Phase, Ramp, Step, Target, Variant, expired
 from kvflags_collector.rollout import assign, flags, guard, judged, leases, pins, steer
 from kvflags_collector.rollout.audit import Actor
 from kvflags_collector.rollout.guard import Act, Finding, Guard, circuit_breaker
@@ -121,11 +121,17 @@ def enter(conn: Connection, flag: Flag, *, author: str, reason: str, now: int) -
 
 
 def waiting_for(conn: Connection, flag: Flag, now: int) -> list[str]:
-    """What the next step still waits for, in words: time, sample, analysis, approval (last). Empty when it is due."""
+    """What the next step still waits for, in words: expiry, time, sample, analysis, approval (last). Empty: it is due.
+
+    An expired flag goes no further by itself: it was to be decided by then, and a rollout that grows on while nobody
+    looks is what the day was declared against. What it reached stays, guards stay armed, and a person may go on.
+    """
     ramp = flag.ramp
     if ramp is None or ramp.following is None:
         return []
     waits = []
+    if expired(flag.expires, now):
+        waits.append(f"expiry: it expired on {flag.expires}; kvflags flags extend {flag.key} --expires DAY")
     if ramp.at >= 0:
         step, age = ramp.steps[ramp.at], now - ramp.since_us
         # A clock that was set back makes an age negative: then the step has all of its time still before it.

@@ -108,6 +108,7 @@ def _wanted(flag: Flag, said: Mapping[str, Any]) -> Flag:
 def _check(said: Mapping[str, Any]) -> None:
     if unknown := sorted(set(said) - set(FIELDS)):
         raise UsageError(f"a flag has no {', '.join(unknown)}", hint=f"fields: {', '.join(FIELDS)}")
+    flags.check_criteria(said.get("criteria", ()))
     if wrong := range_problem(said.get("vllm", "")):
         raise UsageError(f"vllm: {wrong}", hint="such as '>=0.30,<0.33'")
 

@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kvflags.flags import Arm, Flag, PinState
-from kvflags_collector.rollout import alarms, assign, flags, leases, pins, ramp, standing, treated
+from kvflags_collector.rollout import alarms, assign, flags, judged, leases, pins, ramp, standing, treated
 from kvflags_collector.rollout.assign import Member
+from kvflags_collector.rollout.graduation import graduation
 from kvflags_collector.rollout.pins import Pin
 from kvflags_collector.store import control_tables as tables
 
@@ -19,17 +20,18 @@ __all__ = ["status"]
 
 
 def status(conn: Connection, key: str, now: int) -> dict[str, Any]:
-    """`{flag, target, realised, deployments, alarms}`; NotFound for an unknown flag."""
+    """`{flag, target, realised, ramp, graduation, deployments, alarms}`; NotFound for an unknown flag."""
     flag = flags.get(conn, key)
     members = assign.fleet(conn, flag, now)
     living = leases.head_count(conn, now)
     in_force = pins.open_pins(conn, tables.pins.c.flag == key)
     on = Counter(engine["deployment"] for engine in treated.living(conn, key, now))
     return {
-        "flag": flags.shown(conn, key),
+        "flag": flags.shown(conn, key, now),
         "target": _target(flag),
         "realised": _realised(members),
         "ramp": ramp.shown(conn, flag, now),
+        "graduation": graduation(conn, flag, now, judged.scope(conn, key, now)),
         "deployments": [
             _deployment(conn, flag, member, in_force=in_force, living=living, now=now)
             | {"treated_engines": on[member.deployment]}

@@ -54,7 +54,7 @@ def routes(db: Database, kept: Kept, sessions: Sessions, clock: Callable[[], int
             if stale.code != ErrorCode.STALE_REVISION:
                 raise
             with db.read() as conn:
-                now = shown(action, flags.shown(conn, key), None)
+                now = shown(action, flags.shown(conn, key, clock()), None)
             values = {"error": error(stale), "since": (stale.detail or {}).get("since", []), "action": now, "key": key}
             return html("stale.html", values | {"reason": change["reason"]}, viewer_of(request, sessions), 409)
         return RedirectResponse(f"/rollouts/{quote(key)}#banner", 303)

@@ -52,7 +52,7 @@ class Kept:
     def start(self) -> None:
         """Make those of all flags, so that the first reader after a restart need not wait."""
         with self._db.read() as conn:
-            keys = [flag["key"] for flag in flags.listing(conn)]
+            keys = flags.keys(conn)
         for key in keys:
             self._begin(key)
 

@@ -66,7 +66,7 @@ class _Pages:
     def deployment(self, request: Request) -> _Document:
         name = request.path_params["id"] or request.query_params.get("id", "")
         with self._db.read() as conn:
-            keys = [flag["key"] for flag in flags.listing(conn)]
+            keys = flags.keys(conn)
         key = request.query_params.get("flag") or next(iter(keys), None)
         evidence = self._kept.evidence(key) if key else None
         with self._db.read() as conn:

@@ -40,6 +40,7 @@ def test_a_flag_is_created_and_shown(api):
         "rolled_back": [],
         "criteria": [],
         "expires": None,
+        "expired": False,
         "ramp": None,
         "default_since_us": None,
         "hash_version": "flagd-v2",

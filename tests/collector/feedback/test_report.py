@@ -92,6 +92,8 @@ def test_the_whole_report_of_two_arms(compared):
             "phase": "running",
             "revision": 2,
             "target": {"share": None, "count": 1},
+            "expires": None,
+            "expired": False,
         },
         "generated_at": "2027-01-02T12:01:01.000000Z",
         "fresh_as_of": "2027-01-02T12:01:01.000000Z",

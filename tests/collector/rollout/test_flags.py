@@ -61,8 +61,9 @@ def test_a_target_starts_a_draft(fleet):
 
 def test_a_flag_is_shown_with_its_last_change(fleet):
     flag = fleet.create()
-    assert fleet.ask(flags.shown, KEY) == {
+    assert fleet.ask(flags.shown, KEY, fleet.now) == {
         **flag.to_json(),
+        "expired": False,
         "created_at": "2027-01-15T08:00:00.000000Z",
         "updated_at": "2027-01-15T08:00:00.000000Z",
         "last_change": {"action": "create", "author": "ann", "reason": "try it"},
@@ -205,7 +206,7 @@ def test_status_shows_what_is_real_beside_the_target(fleet):
     fleet.pair(treated, "g2")
     fleet.change("kill_switch", on=True)
     answer = fleet.ask(status.status, KEY, fleet.now)
-    assert answer["flag"] == fleet.ask(flags.shown, KEY)
+    assert answer["flag"] == fleet.ask(flags.shown, KEY, fleet.now)
     assert answer["target"] == {"default": str(flags.target(None, 1)), "overrides": {}}
     assert answer["realised"] == {"eligible": 2, "enrolled": 2, "treated": 1, "control": 1, "share": 0.5}
     assert answer["alarms"] == []

@@ -74,7 +74,7 @@ class Browser:
 
     def flag(self) -> dict[str, Any]:
         with self.guarded.db.read() as conn:
-            return flags.shown(conn, "clb")
+            return flags.shown(conn, "clb", 0)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_on_loopback_whoever_acts_says_who(db):
         assert http.post("/rollouts/clb/abort", data=fields).status_code == 400
         assert http.post("/rollouts/clb/abort", data=fields | {"author": "bob"}).status_code == 200
     with db.read() as conn:
-        assert flags.shown(conn, "clb")["last_change"]["author"] == "bob"
+        assert flags.shown(conn, "clb", 0)["last_change"]["author"] == "bob"
 
 
 @pytest.mark.parametrize("verdict", ["hold", "regression", "invalid"])

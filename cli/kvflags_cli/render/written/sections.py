@@ -221,7 +221,7 @@ def _needed(document: Json) -> Section:
 
 
 def _criteria(document: Json) -> Section:
-    met = {True: "met", False: "not met", None: "not judged by kvflags"}
+    met = {True: "met", False: "not met", None: "open"}
     rows = tuple((one["says"], met[one["met"]], one["detail"]) for one in document["criteria"])
     return Section("Declared criteria", (), ("criterion", "", "detail"), rows)
 

@@ -39,7 +39,7 @@ def page(conn: Connection, name: str, key: str | None, evidence: Evidence | None
     variants = {place: row["variant"] for place, row in told.items()}
     marks = [{"at": row["pinned_at"], "says": f"{place[0]} pinned {row['variant']}"} for place, row in told.items()]
     said: dict[str, Any] = {
-        "flags": [flag["key"] for flag in flags.listing(conn)],
+        "flags": flags.keys(conn),
         "asked": {"flag": key or ""},
         "deployment": {field: known[field] for field in _KNOWN} | {"live_engines": known["live_engines"]},
         "under": _under(conn, known, key, evidence, now),

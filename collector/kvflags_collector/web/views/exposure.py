@@ -36,6 +36,7 @@ _MARKED = {
     "make_default": "made the default",
     "complete": "completed",
     "undo": "undone",
+    "extend": "expiry moved",
 }
 
 

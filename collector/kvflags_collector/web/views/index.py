@@ -22,7 +22,7 @@ _SHOWN = ("key", "feature", "phase", "revision", "kill_switch", "target", "updat
 def page(db: Database, evidence: Callable[[str], Evidence], now: int) -> dict[str, Any]:
     """All flags that are not archived, by key. Blocks as `evidence` does, for each."""
     with db.read() as conn:
-        known = flags.listing(conn)
+        known = flags.listing(conn, now)
     rollouts = [_row(flag, evidence(flag["key"])) for flag in known]
     return {"schema": SCHEMA, "generated_at": rfc3339(now), "rollouts": rollouts}
 

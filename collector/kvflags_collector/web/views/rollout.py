@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from kvflags_collector.feedback import report
 from kvflags_collector.feedback.signals import signals, summary
 from kvflags_collector.rollout import flags, ramp, treated
+from kvflags_collector.rollout.graduation import graduation
 from kvflags_collector.store.database import Database
 from kvflags_collector.web.asked import Asked
 from kvflags_collector.web.views import actions, effects, members, timeline
@@ -53,7 +54,7 @@ def gather(db: Database, key: str, now: int) -> Evidence:
 
 def page(conn: Connection, key: str, evidence: Evidence, asked: Asked, now: int) -> dict[str, Any]:
     """The document: the evidence beside what was decided since, which is read now. NotFound for an unknown key."""
-    flag, document = flags.shown(conn, key), flags.get(conn, key)
+    flag, document = flags.shown(conn, key, now), flags.get(conn, key)
     found = evidence.report
     steps = ramp.shown(conn, document, now)
     on = len(treated.living(conn, key, now))
@@ -67,6 +68,7 @@ def page(conn: Connection, key: str, evidence: Evidence, asked: Asked, now: int)
         "banner": banner(found, flag, on),
         "actions": actions.actions(flag, steps, found["verdict"]["state"]),
         "ramp": steps,
+        "graduation": graduation(conn, document, now, found["verdict"]["scope"]),
         "realised": _realised(evidence.members),
         "trusted": trusted(found),
         "health": health(found, evidence.members),

@@ -9,6 +9,7 @@ import typer
 
 from kvflags import __version__
 from kvflags_cli.commands import (
+    canary,
     db,
     decide,
     deployments,
@@ -68,6 +69,7 @@ app.add_typer(engines.app, name="engines")
 app.add_typer(feedback.app, name="feedback")
 sharing.add_to(feedback.app)
 app.add_typer(hub.app, name="hub")
+app.add_typer(canary.app, name="canary")
 app.add_typer(tokens.app, name="tokens")
 app.command(epilog=report.EXAMPLE)(report.report)
 app.command(epilog=explain.EXAMPLE)(explain.explain)

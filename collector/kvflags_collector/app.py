@@ -15,6 +15,7 @@ from kvflags_collector.access.guard import Guard
 from kvflags_collector.access.keyring import Keyring
 from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.api import (
+    canaries,
     deployments,
     engines,
     errors,
@@ -100,6 +101,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         health.router,
         metrics.router,
         engines.router,
+        canaries.router,
         feedback.router,
         files.router,
         flags.router,

@@ -25,10 +25,11 @@ OVERRIDE = "VLLM_KV_CACHE_LAYOUT"
 def requested(carried: Carried | None, environ: Mapping[str, str]) -> str | None:
     """The layout to ask for; None where the plain connector's own wish stands, which is every case but `on`.
 
-    A nested connector gets a configuration of its own, in which nothing is carried: it asks for what siblings expect.
+    Nested in another connector none is asked for either: were it not that of its siblings, the engine would not start.
     """
     decision = carried.decision if carried else None
     if carried is None or decision is None or decision.variant != Variant.ON or environ.get(OVERRIDE):
         return None
+    facts = Facts.from_json(carried.registration.get("facts") or {})
     feature = FEATURES.get(decision.feature)
-    return feature.layout(Facts.from_json(carried.registration.get("facts") or {})) if feature else None
+    return feature.layout(facts) if feature and facts.nested_in is None else None

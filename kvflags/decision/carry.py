@@ -111,8 +111,19 @@ def put(vllm_config: VllmConfig, carried: Carried) -> None:
     extra = transfer.kv_connector_extra_config or {}
     # Through JSON, so that what is pickled names no class of ours, which another host may have in another release.
     plain = json.loads(json.dumps(carried.to_json()))
-    # A new dict: two engines built from one dict of the caller's must not write into each other's.
-    transfer.kv_connector_extra_config = {**extra, KEY: {**_ours(extra), **plain}}
+    # New dicts: two engines built from one dict of the caller's must not write into each other's.
+    extra = {**extra, KEY: {**_ours(extra), **plain}}
+    if children := extra.get("connectors"):
+        # A MultiConnector makes a configuration for each of its connectors, out of what stands here for it alone.
+        extra["connectors"] = [_with(child, plain) for child in children]
+    transfer.kv_connector_extra_config = extra
+
+
+def _with(child: Mapping[str, Any], plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not str(child.get("kv_connector")).startswith("Nixl"):
+        return child
+    extra = child.get("kv_connector_extra_config") or {}
+    return {**child, "kv_connector_extra_config": {**extra, KEY: {**_ours(extra), **plain}}}
 
 
 def get(vllm_config: VllmConfig) -> Carried | None:

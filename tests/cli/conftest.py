@@ -274,7 +274,14 @@ _REPORT: dict[str, Any] = {
             }
         ],
     },
-    "data_health": {"effective_share": 1.0, "mixed_generations": 1, "dropped_spans": 3, "expired": 0, "incomplete": 0},
+    "data_health": {
+        "effective_share": 1.0,
+        "mixed_generations": 1,
+        "dropped_spans": 3,
+        "expired": 0,
+        "incomplete": 0,
+        "canaries": {},
+    },
 }
 
 

@@ -69,6 +69,7 @@ mixed generations        1
 dropped spans            3
 incomplete transfers     0
 expired on prefill       0
+canary mismatches        -
 """
 
 
@@ -79,7 +80,14 @@ def test_piped(report_document, capsys):
 
 def test_an_empty_fleet_shows_no_empty_tables(report_document, capsys):
     nothing = {"positive": 0, "negative": 0, "items": []}
-    health = {"effective_share": None, "mixed_generations": 0, "dropped_spans": 0, "expired": 0, "incomplete": 0}
+    health = {
+        "effective_share": None,
+        "mixed_generations": 0,
+        "dropped_spans": 0,
+        "expired": 0,
+        "incomplete": 0,
+        "canaries": {},
+    }
     show(
         "report",
         report_document(arms=[], deployments=[], alarms=[], feedback=nothing, data_health=health),
@@ -90,6 +98,7 @@ def test_an_empty_fleet_shows_no_empty_tables(report_document, capsys):
         f"{head}\nFEEDBACK\n0 positive, 0 negative\n\nDATA HEALTH\n"
         "effective among treated  -\nmixed generations        0\n"
         "dropped spans            0\nincomplete transfers     0\nexpired on prefill       0\n"
+        "canary mismatches        -\n"
     )
 
 

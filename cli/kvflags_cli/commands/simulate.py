@@ -4,16 +4,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from kvflags_cli.commands.db import needs_the_collector
 from kvflags_cli.options import AsJson, example
 from kvflags_cli.output import show
+from kvflags_cli.progress import watched
 
 __all__ = ["EXAMPLE", "simulate"]
 
@@ -21,8 +20,6 @@ EXAMPLE = example(
     "kvflags simulate --deployments 50 --effect -0.2 --heterogeneity 0.15",
     "kvflags simulate --rollouts 500 --deployments 20 --error-ratio 5 --json",
 )
-
-_T = TypeVar("_T")
 
 Rollouts = Annotated[int, typer.Option("--rollouts", metavar="N", min=1, help="How many rollouts to simulate.")]
 Deployments = Annotated[int, typer.Option("--deployments", metavar="N", min=1, max=10_000, help="In each fleet.")]
@@ -69,19 +66,9 @@ def simulate(
         error_ratio=error_ratio,
         inter_token=inter_token,
     )
-    ends = list(_watched(run(plan, rollouts, seed), rollouts))
+    ends = list(watched(run(plan, rollouts, seed), "simulating", rollouts))
     given = {name: asdict(plan)[name] for name in _SHOWN}
     show("simulation", {"rollouts": rollouts, "seed": seed, **given, "verdicts": summarise(ends)}, as_json=as_json)
 
 
 _SHOWN = ("deployments", "days", "effect", "heterogeneity", "error_ratio", "inter_token")
-
-
-def _watched(results: Iterable[_T], total: int) -> Iterable[_T]:
-    """The same, with a bar on stderr while somebody watches it."""
-    if not sys.stderr.isatty():
-        return results
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(results, "simulating", total=total, console=Console(stderr=True), transient=True)

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from kvflags_cli.render import (
     access,
+    canary,
     decision,
     feedback,
     flags,
@@ -27,6 +28,7 @@ __all__ = ["VIEWS"]
 
 VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "bundle": hub.bundle,
+    "canary": canary.canary,
     "changes": flags.changes,
     "database": local.database,
     "declaration": fleet.declaration,

@@ -12,7 +12,7 @@ from rich.text import Text
 from kvflags_cli.render.feedback import items
 from kvflags_cli.render.flags import target
 from kvflags_cli.render.graduation import expiry
-from kvflags_cli.render.numbers import count, moment, percent
+from kvflags_cli.render.numbers import ABSENT, count, moment, percent
 from kvflags_cli.render.report_arms import arms
 from kvflags_cli.render.report_effects import outcomes, strata
 from kvflags_cli.render.report_fleet import alarms, layouts, notes, transfers
@@ -95,5 +95,12 @@ def _health(health: Json) -> RenderableType:
             ("dropped spans", count(health["dropped_spans"])),
             ("incomplete transfers", count(health["incomplete"])),
             ("expired on prefill", count(health["expired"])),
+            ("canary mismatches", _canaries(health["canaries"])),
         ]
     )
+
+
+def _canaries(found: Json) -> str:
+    """By variant: deployments with a mismatch, of those that a canary looked at."""
+    sides = (f"{variant} {count(one['mismatched'])} of {count(one['deployments'])}" for variant, one in found.items())
+    return ", ".join(sides) or ABSENT

@@ -18,6 +18,7 @@ __all__ = [
     "Admit",
     "Aim",
     "Apply",
+    "CanaryResult",
     "Change",
     "Create",
     "Decide",
@@ -409,3 +410,19 @@ class EditFeedback(Change):
         if not self.said():
             raise ValueError("nothing to change: give a sign, tags or a comment")
         return self
+
+
+class CanaryResult(Signed):
+    """`POST /api/v1/canaries`: prompts compared and those that differ; deltas in nats."""
+
+    deployment: Id
+    generation: Id = "default"
+    outcome: Literal["match", "mismatch", "undecided"]
+    compared: _Small
+    mismatched: _Small
+    max_delta: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    tolerance: Annotated[float, Field(ge=0, le=10)]
+
+    def found(self) -> dict[str, Any]:
+        """As it is kept."""
+        return self.model_dump(include={"outcome", "compared", "mismatched", "max_delta", "tolerance"})

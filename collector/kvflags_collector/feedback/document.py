@@ -16,6 +16,7 @@ __all__ = [
     "SCHEMA",
     "Alarm",
     "Arm",
+    "Canaries",
     "Coverage",
     "Criterion",
     "DataHealth",
@@ -288,13 +289,24 @@ class Feedback(TypedDict):
     items: list[Item]
 
 
+class Canaries(TypedDict):
+    """Deployments that a canary compared, those with a mismatch, and the largest difference of a logprob, in nats."""
+
+    deployments: int
+    mismatched: int
+    max_delta: float | None
+
+
 class DataHealth(TypedDict):
+    """canaries: by variant; empty without any."""
+
     effective_share: float | None
     mixed_generations: int
     dropped_spans: int
     expired: int
     incomplete: int
     late: int
+    canaries: dict[str, Canaries]
 
 
 class Report(TypedDict):

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, RowMapping, select
 
 from kvflags_collector.feedback.document import Alarm
 from kvflags_collector.rollout import mixed
+from kvflags_collector.rollout.alarms import says
 from kvflags_collector.store.control_tables import alarms
 from kvflags_collector.times import rfc3339
 
@@ -34,7 +35,7 @@ def _alarm(row: RowMapping, as_of_us: int) -> Alarm:
         "deployment": row["deployment"],
         "generation": row["generation"],
         "epoch": row["epoch"],
-        "says": mixed.says(row["deployment"], row["generation"], row["detail"]),
+        "says": says(row),
         "first_at": rfc3339(row["first_us"]),
         "ended_at": rfc3339(ended_us) if ended_us is not None and ended_us <= as_of_us else None,
     }

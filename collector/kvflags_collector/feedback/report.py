@@ -17,7 +17,7 @@ from kvflags_collector.feedback.signals import signals, summary
 from kvflags_collector.judge import layout
 from kvflags_collector.judge.generations import generations
 from kvflags_collector.judge.inputs import frozen, inputs
-from kvflags_collector.rollout import assign, flags
+from kvflags_collector.rollout import assign, canaries, flags
 from kvflags_collector.rollout.graduation import graduation
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollups import oldest_dirty, roll
@@ -85,6 +85,7 @@ def _report(conn: Connection, flag: Flag, now: int) -> Report:
             "expired": sum(one.told.expired for one in found),
             "incomplete": sum(one.totals.incomplete for one in found),
             "late": sum(one.totals.late for one in found),
+            "canaries": canaries.counts(conn, flag.key, now),
         },
     }
 

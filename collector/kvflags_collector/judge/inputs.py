@@ -12,7 +12,7 @@ from kvflags.telemetry.instruments import InstrumentName
 from kvflags_collector.judge import blocks, evidence, layout, strata, trials
 from kvflags_collector.judge.generations import Generation
 from kvflags_collector.judge.moments import Moment, moments
-from kvflags_collector.rollout import guard, mixed
+from kvflags_collector.rollout import canaries, guard, mixed
 from kvflags_collector.store.control_tables import alarms, flag_revisions
 from kvflags_collector.store.outcome_tables import outcomes_day
 from kvflags_collector.times import SECOND
@@ -42,6 +42,7 @@ def inputs(
         fires=evidence.fires(blocks.runs(conn, flag.key, now_us), _included(conn, flag, found), acted),
         alone=evidence.alone(rows, acted),
         rolled_back=flag.rolled_back,
+        canaries=canaries.mismatched(conn, flag.key, now_us),
         trials={**trials.trials(conn, flag, now_us), **evidence.left_out(rows)},
     )
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select
 
-from kvflags_collector.rollout import mixed
+from kvflags_collector.rollout import canaries, mixed
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import rfc3339
 
-__all__ = ["listing", "standing"]
+__all__ = ["listing", "says", "standing"]
 
 # The newest are what anybody asks for; pages with cursors come with the rest of the API.
 _LIMIT = 1000
@@ -32,10 +32,16 @@ def standing(conn: Connection, deployments: Collection[str]) -> list[dict[str, A
     return [_alarm(row) for row in conn.execute(query).mappings() if row["deployment"] in deployments]
 
 
+def says(row: RowMapping) -> str:
+    """An alarm in one sentence."""
+    words = canaries.says if row["kind"] == canaries.KIND else mixed.says
+    return words(row["deployment"], row["generation"], row["detail"])
+
+
 def _alarm(row: RowMapping) -> dict[str, Any]:
     names = ("id", "kind", "flag", "deployment", "generation", "epoch", "detail")
     return {name: row[name] for name in names} | {
-        "says": mixed.says(row["deployment"], row["generation"], row["detail"]),
+        "says": says(row),
         "first_at": rfc3339(row["first_us"]),
         "last_at": rfc3339(row["last_us"]),
         "ended_at": rfc3339(row["ended_us"]),

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, func, select, update
 
-from kvflags_collector.rollout import leases
+from kvflags_collector.rollout import leases, raising
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.times import SECOND
 
@@ -39,9 +39,10 @@ def on_handshake_failure(  # noqa: PLR0917 (called from ingest with a span's fie
     now: int,
 ) -> None:
     """A handshake failed for the layout: the generation is mixed, whatever the heartbeats have told so far. Writes."""
-    if _known(conn, deployment):
+    # Spans are believed about their engine, not about which deployments exist.
+    if raising.is_known(conn, deployment):
         # An engine without a decision (forced, cut off) says epoch 0 and is part of whatever epoch is in force.
-        in_force = _epoch(conn, deployment, generation)
+        in_force = raising.epoch_in_force(conn, deployment, generation)
         epoch = epoch or in_force
         failure = {"local": local_engine, "remote": remote_engine, "at_us": now}
         theirs = leases.live_engines(conn, now, deployment, generation)
@@ -57,7 +58,7 @@ def on_handshake_failure(  # noqa: PLR0917 (called from ingest with a span's fie
 def look(conn: Connection, deployment: str, generation: str, now: int) -> bool:
     """Whether the generation is mixed now; raises or ends its alarm accordingly. Writes."""
     living = leases.live_engines(conn, now, deployment, generation)
-    epochs = _by_epoch(living, _told(conn, living), _epoch(conn, deployment, generation))
+    epochs = _by_epoch(living, _told(conn, living), raising.epoch_in_force(conn, deployment, generation))
     mixed = {epoch: layouts for epoch, layouts in epochs.items() if len(layouts) > 1}
     for epoch, layouts in mixed.items():
         _raise(conn, KIND, deployment, generation, epoch=epoch, cause={"layouts": layouts}, now=now)
@@ -167,47 +168,9 @@ def _standing(conn: Connection, deployment: str, generation: str) -> Sequence[Ro
     return conn.execute(query).mappings().all()
 
 
-def _epoch(conn: Connection, deployment: str, generation: str) -> int:
-    c = tables.pins.c
-    newest = select(func.max(c.epoch)).where(c.deployment == deployment, c.generation == generation)
-    return conn.scalar(newest) or 0
-
-
-def _known(conn: Connection, deployment: str) -> bool:
-    # Spans are believed about their engine, not about which deployments exist.
-    return conn.scalar(select(tables.deployments.c.id).where(tables.deployments.c.id == deployment)) is not None
-
-
 def _raise(
     conn: Connection, kind: str, deployment: str, generation: str, *, epoch: int, cause: dict[str, Any], now: int
 ) -> None:
-    a = tables.alarms.c
-    mine = (a.kind == kind, a.deployment == deployment, a.generation == generation, a.epoch == epoch)
-    row = conn.execute(select(tables.alarms).where(*mine)).mappings().first()
-    flags = _flags(conn, deployment, generation)
-    if row is None:
-        values = {"kind": kind, "deployment": deployment, "generation": generation, "epoch": epoch, "detail": cause}
-        flag = flags[0] if len(flags) == 1 else None
-        conn.execute(tables.alarms.insert().values(**values, flag=flag, first_us=now, last_us=now))
-    else:
-        detail = row["detail"] | cause
-        if detail != row["detail"] or row["ended_us"] is not None:
-            conn.execute(update(tables.alarms).where(*mine).values(detail=detail, last_us=now, ended_us=None))
-    for flag in flags if kind == KIND else ():
-        _complain(conn, flag, deployment, generation, comment=says(deployment, generation, cause), now=now)
-
-
-def _flags(conn: Connection, deployment: str, generation: str) -> list[str]:
-    c = tables.pins.c
-    pinned = select(c.flag).where(c.deployment == deployment, c.generation == generation).distinct().order_by(c.flag)
-    return list(conn.scalars(pinned))
-
-
-def _complain(conn: Connection, flag: str, deployment: str, generation: str, *, comment: str, now: int) -> None:
-    """One measured negative signal per (flag, deployment, generation), however often it is seen."""
-    f = tables.feedback.c
-    given = (f.flag == flag, f.deployment == deployment, f.generation == generation, f.tag == KIND)
-    if conn.execute(select(f.id).where(*given)).first() is None:
-        row = {"flag": flag, "deployment": deployment, "generation": generation, "sign": "negative"}
-        rest = {"source": "measured", "tag": KIND, "comment": comment, "author": "kvflags", "recorded_us": now}
-        conn.execute(tables.feedback.insert().values(**row, **rest))
+    raising.raise_alarm(conn, kind, deployment, generation, epoch=epoch, cause=cause, now=now)
+    if kind == KIND:
+        raising.complain(conn, KIND, deployment, generation, comment=says(deployment, generation, cause), now=now)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people said of a flag, as they said it each time. Append-only: an edit or a withdrawal is a further revision."""
+"""What people said of a flag, as they said it each time, and what canaries found. Append-only: an edit or a withdrawal
+is a further revision."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import JSON, BigInteger, Column, Float, ForeignKey, Index, Integer, String, Table, Text
 
 from kvflags_collector.store.metadata import metadata
 
-__all__ = ["given_feedback"]
+__all__ = ["canaries", "given_feedback"]
 
 # number, revision: which feedback, and which state of it, from 1. action: `give`, `edit` or `withdraw`. sign, tags and
 # comment: as of this revision. seen: what was known of the deployment when it was given. reason: null for the first.
@@ -27,4 +28,23 @@ given_feedback = Table(
     Column("reason", Text),
     Column("recorded_us", BigInteger, nullable=False),
     Index(None, "flag"),
+)
+
+# epoch: in force when it was told; 0 where nothing was decided. outcome: `match`, `mismatch` or `undecided`. max_delta
+# and tolerance: nats; null where nothing was compared.
+canaries = Table(
+    "canaries",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("deployment", String(253), ForeignKey("deployments.id"), nullable=False),
+    Column("generation", String(253), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("compared", Integer, nullable=False),
+    Column("mismatched", Integer, nullable=False),
+    Column("max_delta", Float),
+    Column("tolerance", Float, nullable=False),
+    Column("author", String(200), nullable=False),
+    Column("recorded_us", BigInteger, nullable=False),
+    Index(None, "deployment", "generation", "epoch"),
 )

@@ -168,6 +168,7 @@ def test_the_whole_report_of_two_arms(compared):
             "expired": 0,
             "incomplete": 0,
             "late": 0,
+            "canaries": {},
         },
     }
     assert json.loads(json.dumps(found)) == found

@@ -31,6 +31,7 @@ def test_vllms_own_setting_wins(told):
         {"vllm": "0.32.0", "model_class": "gqa", "kv_heads_per_rank": 1},
         {"vllm": "0.28.0", "model_class": "gqa", "kv_heads_per_rank": 4},
         {"vllm": "0.32.0", "model_class": "mla", "kv_heads_per_rank": 1},
+        {"vllm": "0.32.0", "model_class": "gqa", "kv_heads_per_rank": 4, "nested_in": "MultiConnector"},
     ],
 )
 def test_where_no_layout_makes_rows_a_pinned_on_asks_for_none(told, facts):

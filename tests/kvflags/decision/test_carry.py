@@ -138,3 +138,15 @@ def test_nobody_else_inherits(carried, other) -> None:
 @pytest.mark.parametrize("value", ["", "{", "[]", "null", '{"decision": null, "carried": {}}'])
 def test_an_environment_that_cannot_be_read_is_no_inheritance(value) -> None:
     assert carry.inherit({carry.ENVIRONMENT: value}, 1, None, "default", "both") is None
+
+
+def test_a_nested_nixl_connector_finds_it_in_its_own_configuration(carried, fake_config) -> None:
+    nixl, other = {"kv_connector": "NixlPushConnector", "kv_role": "kv_both"}, {"kv_connector": "ExampleConnector"}
+    given = {"connectors": [nixl, other]}
+    config = fake_config(extra=given)
+    carry.put(config, carried)
+    inner, sibling = config.kv_transfer_config.kv_connector_extra_config["connectors"]
+    # As a MultiConnector makes it: out of the child's entry alone.
+    assert carry.get(fake_config(extra=inner["kv_connector_extra_config"])) == carried
+    assert sibling == other
+    assert given == {"connectors": [{"kv_connector": "NixlPushConnector", "kv_role": "kv_both"}, other]}

@@ -266,6 +266,7 @@ def _health(document: Json) -> Section:
             f" mixed generations: {count(one['mixed_generations'])}.",
             f"Spans dropped: {count(one['dropped_spans'])}; incomplete transfers: {count(one['incomplete'])};"
             f" late: {count(one['late'])}; expired on prefill: {count(one['expired'])}.",
+            f"Canary mismatches: {count(sum(found['mismatched'] for found in one['canaries'].values()))}.",
         ),
     )
 

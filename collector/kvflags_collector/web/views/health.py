@@ -41,6 +41,8 @@ def _lines(report: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> I
     yield _count("dropped", "Spans dropped", facts["dropped_spans"], "warn", "engines could not send them")
     yield _count("incomplete", "Incomplete transfers", facts["incomplete"], "warn", "not every rank was heard")
     yield _count("expired", "Expired on prefill", facts["expired"], "warn", "KV blocks that nobody fetched in time")
+    differing = sum(one["mismatched"] for one in facts["canaries"].values())
+    yield _count("canaries", "Canary mismatches", differing, "bad", "other logprobs from a fetched KV cache")
     yield _behind(report)
 
 

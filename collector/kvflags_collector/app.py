@@ -44,6 +44,7 @@ from kvflags_collector.store.rollups import Roller
 from kvflags_collector.times import now_us
 from kvflags_collector.web import login, pages
 from kvflags_collector.web.kept import Kept
+from kvflags_collector.webhook.messenger import Messenger
 
 __all__ = ["create_app"]
 
@@ -66,6 +67,10 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     judge, maintainer = Judge(db, clock=clock), Maintainer(db, settings.retention, clock=clock)
     kept, sessions = Kept(db, clock), Sessions(db, keyring, clock)
 
+    workers: list[_Worker] = [ticker, roller, judge, maintainer, keyring, sessions, keeper, writer, kept]
+    if settings.webhook:
+        workers.append(Messenger(db, settings.webhook, clock))
+
     def alive() -> bool:
         return ticker.alive and writer.alive and keeper.alive
 
@@ -74,7 +79,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
-            for worker in (ticker, roller, judge, maintainer, keyring, sessions, keeper, writer, kept):
+            for worker in workers:
                 await stack.enter_async_context(_running(worker))
             yield
 

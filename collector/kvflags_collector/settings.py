@@ -11,6 +11,7 @@ from kvflags.errors import UsageError
 from kvflags_collector.logs import FORMATS, LEVELS
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.store.retention import LEAST, Retention
+from kvflags_collector.webhook.send import Target
 
 __all__ = ["DEFAULT_DB", "Settings", "database_url", "grpc_port", "is_loopback"]
 
@@ -27,6 +28,8 @@ class Settings:
     hub: take bundles of other fleets, from anybody who signs them.
 
     drain_s: for how long what is being answered may go on after SIGTERM; a second signal ends it at once.
+
+    webhook: who is told what happens to rollouts; None: nobody.
 
     retention: how long raw spans, minutes and hours are kept.
 
@@ -45,6 +48,7 @@ class Settings:
     insecure_bind: bool = False
     require_tokens: bool = False
     hub: bool = False
+    webhook: Target | None = None
     drain_s: float = 5.0
     log_format: str = "text"
     log_level: str = "warning"

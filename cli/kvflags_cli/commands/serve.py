@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext, redirect_stdout
 from typing import Annotated
@@ -72,6 +73,17 @@ Insecure = Annotated[
 RequireTokens = Annotated[
     bool, typer.Option("--require-tokens", help="Ask for tokens on loopback too: for a collector behind a proxy.")
 ]
+Webhook = Annotated[
+    str | None,
+    typer.Option(
+        "--webhook",
+        metavar="URL",
+        envvar="KVFLAGS_WEBHOOK",
+        help="Tell this address of steps, automatic actions, approvals and replacements; signed with "
+        "KVFLAGS_WEBHOOK_SECRET. See docs/webhook.md.",
+        show_default=False,
+    ),
+]
 Hub = Annotated[
     bool, typer.Option("--hub", help="Take signed bundles of other fleets, without a token: be a hub. See docs/hub.md.")
 ]
@@ -90,6 +102,7 @@ def serve(
     insecure_bind: Insecure = False,
     require_tokens: RequireTokens = False,
     hub: Hub = False,
+    webhook: Webhook = None,
     drain: Drain = "5s",
     keep_raw: KeepRaw = "15d",
     keep_minutes: KeepMinutes = "90d",
@@ -107,6 +120,7 @@ def serve(
         from kvflags_collector.settings import Settings
         from kvflags_collector.settings import grpc_port as resolved
         from kvflags_collector.store.retention import Retention
+        from kvflags_collector.webhook.send import Target
     settings = Settings(
         db=db,
         host=host,
@@ -119,6 +133,7 @@ def serve(
         insecure_bind=insecure_bind,
         require_tokens=require_tokens,
         hub=hub,
+        webhook=Target(webhook, os.environ.get("KVFLAGS_WEBHOOK_SECRET", "")) if webhook else None,
         drain_s=duration(drain, "--drain"),
         retention=Retention(
             raw=duration(keep_raw, "--keep-raw") / _DAY_S,

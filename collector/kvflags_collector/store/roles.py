@@ -41,12 +41,14 @@ _TAKE = text(
 
 
 class Role(StrEnum):
-    """roller: rolls spans up. judge: freezes events and judges. ramper: keeps the ledger. maintainer: retention."""
+    """roller: rolls spans up. judge: freezes events and judges. ramper: keeps the ledger. maintainer: retention.
+    messenger: the webhook."""
 
     ROLLER = "roller"
     JUDGE = "judge"
     RAMPER = "ramper"
     MAINTAINER = "maintainer"
+    MESSENGER = "messenger"
 
 
 # The others write telemetry only, and must not hold up a registration.

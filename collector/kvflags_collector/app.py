@@ -117,7 +117,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         ofrep.router,
     ):
         app.include_router(router)
-    shown, app.state.live = pages.routes(db, kept, sessions, clock)
+    shown, app.state.live = pages.routes(db, kept, sessions, clock, is_hub=settings.hub)
     app.router.routes.extend([*http.routes(receiver), *shown])
     return app
 

@@ -55,6 +55,9 @@ RULES = (
     Rule("/", _READS, Scope.READ, page=True),
     Rule("/index.json", _READS, Scope.READ, page=True),
     Rule("/deployments/", _READS, Scope.READ, page=True),
+    Rule("/hub", _READS, Scope.READ, page=True),
+    Rule("/hub.json", _READS, Scope.READ, page=True),
+    Rule("/hub/", _READS, Scope.READ, page=True),
     Rule("/rollouts/", _READS, Scope.READ, page=True),
     Rule("/rollouts/", None, Scope.OPERATE, page=True),
 )

@@ -9,6 +9,7 @@ from kvflags_collector.access.scopes import Scope, covers
 
 _PAGES = {"/", "/index.json", "/openapi.json", "/metrics"}
 _PAGES |= {f"/rollouts/{{key}}{what}" for what in ("", ".json", "/events")}
+_PAGES |= {"/hub", "/hub.json", "/hub/events"}
 _PAGES |= {f"/deployments/{{id:path}}{what}" for what in ("", ".json", ".events")}
 
 

@@ -19,12 +19,13 @@ SCHEMA = "kvflags.page.index/1"
 _SHOWN = ("key", "feature", "phase", "revision", "kill_switch", "target", "updated_at")
 
 
-def page(db: Database, evidence: Callable[[str], Evidence], now: int) -> dict[str, Any]:
-    """All flags that are not archived, by key. Blocks as `evidence` does, for each."""
+def page(db: Database, evidence: Callable[[str], Evidence], now: int, *, hub: bool = False) -> dict[str, Any]:
+    """All flags that are not archived, by key. `hub`: whether there is a page of that name. Blocks as `evidence` does,
+    for each."""
     with db.read() as conn:
         known = flags.listing(conn, now)
     rollouts = [_row(flag, evidence(flag["key"])) for flag in known]
-    return {"schema": SCHEMA, "generated_at": rfc3339(now), "rollouts": rollouts}
+    return {"schema": SCHEMA, "generated_at": rfc3339(now), "hub": hub, "rollouts": rollouts}
 
 
 def _row(flag: Mapping[str, Any], found: Evidence) -> dict[str, Any]:

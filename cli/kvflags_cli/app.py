@@ -10,6 +10,7 @@ import typer
 from kvflags import __version__
 from kvflags_cli.commands import (
     canary,
+    config,
     db,
     decide,
     deployments,
@@ -29,6 +30,7 @@ from kvflags_cli.commands import (
     tokens,
 )
 from kvflags_cli.options import example
+from kvflags_cli.serve_file import ENVIRONMENT
 
 __all__ = ["app"]
 
@@ -59,7 +61,7 @@ def root(
         typer.echo(context.get_help())
 
 
-app.command(epilog=serve.EXAMPLE)(serve.serve)
+app.command(epilog=serve.EXAMPLE, context_settings=ENVIRONMENT)(serve.serve)
 app.add_typer(db.app, name="db")
 app.add_typer(flags.app, name="flags")
 app.add_typer(rollout.app, name="rollout")
@@ -76,6 +78,7 @@ app.command(epilog=explain.EXAMPLE)(explain.explain)
 app.command(epilog=decide.EXAMPLE)(decide.decide)
 app.command(epilog=simulate.EXAMPLE)(simulate.simulate)
 app.command(epilog=doctor.EXAMPLE)(doctor.doctor)
+app.add_typer(config.app, name="config")
 app.command("help", epilog=help_topics.EXAMPLE)(help_topics.help_topic)
 
 try:

@@ -83,6 +83,8 @@ def _engines(items: Iterable[Json]) -> Iterable[str]:
 
 
 _NAMES: Mapping[str, Callable[[Any], Iterable[Any]]] = {
+    "config": _each("name"),
+    "config_origins": _each("name"),
     "deployment": _one("deployment"),
     "deployments": _each("deployment"),
     "engines": _engines,

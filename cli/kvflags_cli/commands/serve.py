@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from kvflags_cli.commands.db import needs_the_collector
 from kvflags_cli.options import AsJson, Db, example
 from kvflags_cli.output import show
 from kvflags_cli.parse import duration
+from kvflags_cli.serve_file import settings_from
 from kvflags_cli.settings import DEFAULT_DB
 
 __all__ = ["EXAMPLE", "serve"]
@@ -24,6 +26,17 @@ _DAY_S = 86_400
 
 EXAMPLE = example("kvflags serve", "kvflags serve --db sqlite:////var/lib/kvflags/kvflags.db --port 4318")
 
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings: a YAML mapping of these options. Environment and command line go before it.",
+        callback=settings_from,
+        is_eager=True,
+        show_default=False,
+    ),
+]
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address to listen on.")]
 Port = Annotated[
     int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen on; 0: any that is free.")
@@ -91,6 +104,7 @@ Hub = Annotated[
 
 def serve(
     *,
+    config: Config = None,  # noqa: ARG001 - its callback takes it in
     db: Db = DEFAULT_DB,
     host: Host = "127.0.0.1",
     port: Port = 4318,
@@ -113,7 +127,7 @@ def serve(
 ) -> None:
     """Run the collector until it is stopped. A new database is created, an older one upgraded.
 
-    One line on stdout says when it is ready, and where.
+    One line on stdout says when it is ready, and where. `kvflags config show --origin` says what it would go by.
     """
     with needs_the_collector():
         from kvflags_collector.serve import serve as run

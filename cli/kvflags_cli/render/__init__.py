@@ -30,6 +30,8 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "bundle": hub.bundle,
     "canary": canary.canary,
     "changes": flags.changes,
+    "config": local.config,
+    "config_origins": local.config_origins,
     "database": local.database,
     "declaration": fleet.declaration,
     "deployment": fleet.deployment,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rich.console import RenderableType
@@ -13,7 +13,7 @@ from kvflags_cli.render.numbers import ABSENT
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import outcome
 
-__all__ = ["database", "doctor", "engine", "environment", "exit_codes", "topic"]
+__all__ = ["config", "config_origins", "database", "doctor", "engine", "environment", "exit_codes", "topic"]
 
 Json = dict[str, Any]
 
@@ -57,6 +57,31 @@ def environment(rows: list[Json]) -> Iterator[RenderableType]:
             if row["read_by"] == reader:
                 yield Text(row["name"], style="bold") + Text(f" (default: {row['default'] or 'not set'})")
                 yield Text(f"    {row['meaning']}")
+
+
+def config(rows: list[Json]) -> Iterator[RenderableType]:
+    yield from _config(rows, ("~NAME", "~VALUE"), lambda row: (row["name"], _value(row)))
+
+
+def config_origins(rows: list[Json]) -> Iterator[RenderableType]:
+    columns = ("~NAME", "~VALUE", "~ORIGIN")
+    yield from _config(rows, columns, lambda row: (row["name"], _value(row), row["origin"]))
+
+
+def _config(
+    rows: list[Json], columns: tuple[str, ...], cells: Callable[[Json], tuple[str, ...]]
+) -> Iterator[RenderableType]:
+    for reader in dict.fromkeys(row["read_by"] for row in rows):
+        yield heading(f"READ BY {reader.upper()}")
+        yield table(columns, (cells(row) for row in rows if row["read_by"] == reader))
+    for row in rows:
+        if row["problem"]:
+            yield Text(f"\n{row['name']}: {row['problem']}")
+
+
+def _value(row: Json) -> str:
+    value = row["value"]
+    return ABSENT if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 def topic(document: Json) -> Iterable[RenderableType]:

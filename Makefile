@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Changes of a pin or of the package's own metadata make a new stamp, and with it a new installation.
 STAMP := $(VENV)/.installed-$(shell cat requirements/*.lock pyproject.toml | sha256sum | cut -c1-16)
 
-.PHONY: help setup demo test check unit engine soak wheel docs bench format clean
+.PHONY: help setup demo test check unit browser screenshots engine soak wheel docs bench format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -29,7 +29,7 @@ $(STAMP): requirements/engine.lock requirements/dev.lock pyproject.toml
 demo: setup ## Run the main job on real engines; KVFLAGS_DEMO_ONCE=1 ends by itself
 	@$(BIN)/kvflags demo
 
-test: setup check unit engine ## Everything that must pass: style, types, contracts, unit tests, real engines
+test: setup check unit browser engine ## Everything that must pass: style, types, contracts, unit tests, pages, real engines
 
 check: setup ## Style, types, import contracts
 	@echo "==> ruff, mypy, import contracts"
@@ -39,7 +39,14 @@ check: setup ## Style, types, import contracts
 
 unit: setup ## Tests without engines, two at a time (about 7 minutes)
 	@echo "==> unit tests"
-	@$(BIN)/python -m pytest -m "not engine" -q -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "not engine and not browser" -q -n 2 --dist worksteal
+
+browser: setup ## Pages in Debian's Chromium, over whole fleets (about 3 minutes)
+	@echo "==> pages in Chromium"
+	@$(BIN)/python -m pytest -m browser -q tests/browser
+
+screenshots: setup ## Take the pictures in docs/images anew, from the tests of the pages
+	@KVFLAGS_SCREENSHOTS=1 $(BIN)/python -m pytest -m browser -q -p no:randomly tests/browser
 
 engine: setup ## Tests on real vLLM engines with real NIXL transfers (about 20 minutes on 2 cores)
 	@echo "==> tests on real engines"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from databases import Databases, OnPostgreSQL, OnSQLite, opened
+from needed import absent
 from postgres_server import Server, programs
 
 from kvflags_collector.rollout import flags, ledger
@@ -132,7 +133,7 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Databases:
 @pytest.fixture(scope="session")
 def on_postgresql() -> Iterator[Databases]:
     if programs() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql-15")
+        absent("PostgreSQL", "postgresql")
     server = Server()
     yield OnPostgreSQL(server)
     server.stop()

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from kvflags.inert import inert
 from kvflags_collector.feedback.given import TAGS
 from kvflags_collector.verdict.outcomes import Outcome
 from kvflags_collector.web import charts, places
@@ -146,10 +147,18 @@ def _view(asked: Mapping[str, Any], **other: str | int) -> str:
     return Asked(**asked).address(**other)
 
 
+def _finally(value: object) -> object:
+    """What an expression came to, as it is put in: text of others may not turn the direction of what follows it."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return inert(value)
+
+
 _ENVIRONMENT = Environment(
     loader=PackageLoader("kvflags_collector.web"),
     autoescape=True,
     undefined=StrictUndefined,
+    finalize=_finally,
     trim_blocks=True,
     lstrip_blocks=True,
 )

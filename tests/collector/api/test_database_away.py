@@ -2,6 +2,7 @@
 """The database server is killed under a running collector, and comes back after every lease has ended."""
 
 import pytest
+from needed import absent
 from postgres_server import Server, programs
 from sqlalchemy import func, select
 
@@ -14,7 +15,7 @@ LEASE_US = 90_000_000
 @pytest.fixture
 def server():
     if programs() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql-15")
+        absent("PostgreSQL", "postgresql")
     server = Server(durable=True)
     yield server
     server.stop()

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a client can set is only shown: on no page does it run, turn the text around it, or push the page apart."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import httpx
+import pytest
+from filled import KEY
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from playwright.sync_api import expect
+from sites import Site
+
+from kvflags.inert import inert
+from kvflags.telemetry.attributes import SPAN_NAME, Name
+
+HOSTILE = {
+    "script": "<script>window.ran = 1</script>",
+    "markup": '"><img src=x onerror="window.ran=1"><svg onload=window.ran=1>',
+    "attribute": "' onmouseover='window.ran=1' autofocus onfocus='window.ran=1",
+    "link": "javascript:window.ran=1//<a href='javascript:window.ran=1'>x</a>",
+    "template": "{{ 7*7 }}{% raw %}${7*7}",
+    "turned": "\u202egnihtyna\u202c\u2066x",
+    "long": "w" * 10_000,
+    "emoji": "\U0001f600\U0001f9d1\u200d\U0001f680 \u0627\u0644\u0639\u0631\u0628\u064a\u0629",
+}
+# What turns text around, or what follows it.
+_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_FACTS = {"vllm": "0.32.0", "nixl": "1.5.1", "connector": "NixlConnector", "isolation": "recreate", "block_size": 16}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """For all of them: what was said before is still there, and none of it may act."""
+    site = Site(tmp_path_factory.mktemp("hostile"), "waiting")
+    yield site
+    site.service.stop()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_it_is_shown_and_does_nothing(site, look, kind):
+    text = HOSTILE[kind]
+    page = look(viewport={"width": 1280, "height": 900})
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
+    with httpx.Client(base_url=site.url, timeout=60, trust_env=False) as http:
+        taken = _send_everywhere(http, kind, text)
+        assert "comment" in taken
+        _until_it_is_told(http, text)
+        for path in ("/", f"/rollouts/{KEY}"):
+            page.goto(f"{site.url}{path}")
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            _inert(page)
+        whole = page.locator("body").inner_text()
+        for field in taken & {"comment", "reason"}:
+            assert inert(text)[:2000] in whole, field
+        _exports_are_json(http)
+    if text.isprintable():
+        # An address that holds anything else is refused as a whole.
+        page.get_by_label("Name contains").fill(text)
+        page.get_by_role("button", name="Filter").click()
+        page.wait_for_url("**?q=**")
+        _inert(page)
+
+
+def _until_it_is_told(http: httpx.Client, text: str) -> None:
+    """Spans are rolled up a moment later, and a page shows evidence that may have been made before."""
+    end = time.monotonic() + 120
+    while True:
+        page = http.get(f"/rollouts/{KEY}.json").json()
+        comments = [one["comment"] for one in page["feedback"]["items"]]
+        generations = [one["generation"] for one in http.get(f"/api/v1/flags/{KEY}/report").json()["deployments"]]
+        if inert(text) in comments and any(one and one.startswith(text[:64]) for one in generations):
+            return
+        assert time.monotonic() < end, (comments, generations)
+        time.sleep(0.5)
+
+
+def _send_everywhere(http: httpx.Client, kind: str, text: str) -> set[str]:
+    """As much of the text into each field as the field takes; gives the fields that took it."""
+    by = {"author": text[:200], "reason": text[:2000]}
+    flag = f"/api/v1/flags/{KEY}"
+    deployment = http.get("/api/v1/deployments").json()["items"][0]["deployment"]
+    sends = {
+        "comment": ("POST", f"{flag}/feedback", _feedback(deployment, text)),
+        "reason": ("PUT", f"{flag}/target", by | {"percent": 40.0}),
+        "criterion": (
+            "PUT",
+            flag,
+            by | {"file": {"key": KEY, "feature": "cross_layer_blocks", "criteria": [text[:2000]]}},
+        ),
+        "deployment": ("POST", "/api/v1/engines/register", _engine(f"{kind}-a", text[:253], "g")),
+        "generation": ("POST", "/api/v1/engines/register", _engine(f"{kind}-b", deployment, text[:253])),
+        "backend": (
+            "POST",
+            "/api/v1/engines/register",
+            _engine(f"{kind}-c", "d", "g", backend=text[:64], gpu=text[:200]),
+        ),
+        "problem": ("POST", "/api/v1/engines/register", _engine(f"{kind}-e", "f", "g") | {"problems": [text[:64]]}),
+    }
+    taken = set()
+    for field, (method, path, body) in sends.items():
+        status = http.request(method, path, json=body).status_code
+        assert status in {200, 201, 400, 422}, field
+        if status < 400:
+            taken.add(field)
+    answer = http.post(
+        "/v1/traces", content=_failed(text, deployment), headers={"Content-Type": "application/x-protobuf"}
+    )
+    assert answer.status_code == 200
+    return taken
+
+
+def _feedback(deployment: str, text: str) -> dict:
+    """A comment may hold anything, so an author who may not must not keep it out."""
+    return {"author": "ann", "deployment": deployment, "sign": "negative", "comment": text}
+
+
+def _engine(name: str, deployment: str, generation: str, **facts: str) -> dict:
+    body = {"registration_id": name, "deployment": deployment, "generation": generation, "role": "decode"}
+    return body | {"features": ["cross_layer_blocks"], "facts": _FACTS | facts}
+
+
+def _failed(text: str, deployment: str) -> bytes:
+    """A transfer that failed, of treatment, with the text in everything that a span says."""
+    request = ExportTraceServiceRequest()
+    of = request.resource_spans.add()
+    of.resource.attributes.extend(_attributes({Name.DEPLOYMENT: deployment, Name.GENERATION: text}))
+    now = time.time_ns()
+    span = of.scope_spans.add().spans.add(name=SPAN_NAME, trace_id=b"t" * 16, span_id=b"s" * 8)
+    span.start_time_unix_nano, span.end_time_unix_nano = now - 1000, now
+    span.status.code = 2
+    span.attributes.extend(_attributes({Name.ERROR_TYPE: text, Name.ARM: "treatment", text[:100]: text}))
+    return request.SerializeToString()
+
+
+def _attributes(of: dict[str, str]) -> list[KeyValue]:
+    made = []
+    for name, value in of.items():
+        one = KeyValue(key=name)
+        one.value.string_value = value
+        made.append(one)
+    return made
+
+
+def _inert(page) -> None:
+    assert page.evaluate("window.ran") is None
+    assert page.locator("main img, main script, main iframe, main object, main [autofocus]").count() == 0
+    handlers = "[...document.querySelectorAll('*')].flatMap(e => e.getAttributeNames()).filter(n => n.startsWith('on'))"
+    assert page.evaluate(handlers) == []
+    links = "[...document.querySelectorAll('[href]')].map(one => one.getAttribute('href'))"
+    assert not [link for link in page.evaluate(links) if link.strip().lower().startswith("javascript:")]
+    text = page.evaluate("document.documentElement.textContent")
+    assert not set(_MARKS) & set(text)
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def _exports_are_json(http: httpx.Client) -> None:
+    for path in ("/index.json", f"/rollouts/{KEY}.json", f"/api/v1/flags/{KEY}/report"):
+        answer = http.get(path)
+        assert answer.headers["content-type"] == "application/json"
+        assert json.loads(answer.text)

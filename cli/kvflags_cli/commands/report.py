@@ -20,6 +20,7 @@ EXAMPLE = example(
     "kvflags report cross-layer-blocks",
     "kvflags report cross-layer-blocks --json | jq .data.verdict",
     "kvflags report cross-layer-blocks --format markdown | gh pr comment 123 -F -",
+    "kvflags report cross-layer-blocks --as-of 2027-02-14",
     "kvflags report cross-layer-blocks --check && deploy",
 )
 
@@ -40,17 +41,28 @@ Check = Annotated[
     bool, typer.Option("--check", help="Exit 0 only if the verdict is ready, 1 on a regression, 3 on anything else.")
 ]
 
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="The report of a past time, such as 2027-02-14T12:00:00Z."),
+]
+
 _CODES = {"ready": ExitCode.OK, "regression": ExitCode.FINDING}
 
 
 def report(
-    key: Key, collector: Collector = None, as_: As = Format.TABLE, check: Check = False, as_json: AsJson = False
+    *,
+    key: Key,
+    collector: Collector = None,
+    as_of: AsOf = None,
+    as_: As = Format.TABLE,
+    check: Check = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the verdict on a flag with its reasons, and everything that it rests on."""
     if as_json and as_ not in {Format.TABLE, Format.JSON}:
         raise UsageError(f"--json and --format {as_} name two formats", hint="leave one of them out")
     with connect(collector) as client:
-        document = client.get("flags", key, "report")
+        document = client.get("flags", key, "report", **({"as_of": as_of} if as_of else {}))
     if as_json or as_ is Format.JSON:
         show("report", document, as_json=True)
     elif as_ is Format.TABLE:

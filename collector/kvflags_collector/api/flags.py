@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -28,6 +29,7 @@ from kvflags_collector.api.schemas import (
 )
 from kvflags_collector.feedback import report
 from kvflags_collector.rollout import assign, audit, course, decide, explain, flags, ramp, status
+from kvflags_collector.times import parsed
 
 __all__ = ["router"]
 
@@ -163,9 +165,12 @@ def show_explain(
 
 
 @router.get("/{key}/report")
-def show_report(key: str, ctx: Ctx) -> dict[str, Any]:
-    """The verdict on the flag and everything it rests on, schema kvflags.report/1."""
-    return {**report.build(ctx.db, key, ctx.clock())}
+def show_report(key: str, ctx: Ctx, as_of: datetime | None = None) -> dict[str, Any]:
+    """The verdict on the flag and everything it rests on, schema kvflags.report/1.
+
+    as_of: the report of a past time, the same whenever it is asked for.
+    """
+    return {**report.build(ctx.db, key, ctx.clock(), as_of_us=parsed(as_of) if as_of else None)}
 
 
 def _change(body: Change, once: Once) -> dict[str, Any]:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from sqlalchemy import Connection
 
 from kvflags_collector.judge.generations import Generation, add_engines
-from kvflags_collector.store.current import Rolled, rolled
+from kvflags_collector.judge.layout import leave_out
+from kvflags_collector.store.current import Rolled, days, rolled
 from kvflags_collector.store.levels import DAY
 from kvflags_collector.store.measures import Measures, merge
 
@@ -20,26 +21,27 @@ __all__ = ["add"]
 _TOGETHER = 20_000
 
 
-def add(conn: Connection, found: Sequence[Generation]) -> list[Generation]:
+def add(conn: Connection, found: Sequence[Generation], *, days_until_us: int | None = None) -> list[Generation]:
     """The same generations with their totals, and one for whatever was transferred where nothing was decided.
 
-    By deployment, the oldest first.
+    By deployment, the oldest first. days_until_us: only from whole days that begin before it, and nothing of engines.
     """
-    undecided = _add_transfers(conn, found)
-    if undecided:
+    undecided = _add_transfers(found, rolled(conn) if days_until_us is None else days(conn, days_until_us))
+    if undecided and days_until_us is None:
         add_engines(conn, undecided)
+    elif undecided:
+        leave_out(undecided)
     known = {one.deployment for one in found}
     for one in {one.deployment: one for one in undecided if one.deployment not in known}.values():
         one.latest = True
     return sorted([*found, *undecided], key=lambda one: (one.deployment, one.since_us))
 
 
-def _add_transfers(conn: Connection, found: Sequence[Generation]) -> list[Generation]:
+def _add_transfers(found: Sequence[Generation], rows: Iterator[Rolled]) -> list[Generation]:
     pinned: dict[tuple[str, str], list[Generation]] = defaultdict(list)
     for one in found:
         pinned[one.deployment, one.generation].append(one)
     undecided: dict[tuple[str, str], Generation] = {}
-    rows = rolled(conn)
     while some := list(islice(rows, _TOGETHER)):
         parts: dict[int, tuple[Generation, list[Measures]]] = {}
         for row in some:

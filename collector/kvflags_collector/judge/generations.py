@@ -7,7 +7,7 @@ One `Generation` for every pin of a flag; a report adds what they transferred.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class Generation:
 
     deployment: str
     generation: str
-    pin: RowMapping | None = None
+    pin: Mapping[Any, Any] | None = None
     latest: bool = False
     engines: list[RowMapping] = field(default_factory=list)
     layout: dict[str, Any] = field(default_factory=dict)

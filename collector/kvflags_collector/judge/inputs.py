@@ -25,25 +25,35 @@ _SILENT = "nixl_telemetry_disabled"
 
 
 def inputs(
-    conn: Connection, flag: Flag, found: Sequence[Generation], rows: Sequence[RowMapping], now_us: int
+    conn: Connection,
+    flag: Flag,
+    found: Sequence[Generation],
+    rows: Sequence[RowMapping],
+    now_us: int,
+    *,
+    live: bool = True,
 ) -> Inputs:
-    """Of a flag, all its generations with their layouts filled in, and their `frozen` events."""
-    mixtures, named = _mixtures(conn), strata.read(conn)
+    """Of a flag, all its generations with their layouts filled in, and their `frozen` events, at a time.
+
+    live: that time is now. Of a past one it is not known who was in which arm and who had fallen silent.
+    """
+    mixtures, named = _mixtures(conn, now_us), strata.read(conn)
     compared = [_treatment(one, mixtures, named) for one in found if one.latest and one.included]
     treated = sum(one.treated for one in compared)
-    acted = guard.acted(conn, flag.key)
+    acted = guard.acted(conn, flag.key, now_us)
+    drawn = trials.trials(conn, flag, now_us) if live else {}
     return Inputs(
         key=flag.key,
         running=flag.phase == Phase.RUNNING,
         deployments=compared,
         days=_days(conn, flag.key, treated / len(compared) if compared else 0.0, now_us),
-        outcomes=_any_outcomes(conn, [one.deployment for one in compared]),
+        outcomes=_any_outcomes(conn, [one.deployment for one in compared], now_us),
         events=evidence.events(rows),
         fires=evidence.fires(blocks.runs(conn, flag.key, now_us), _included(conn, flag, found), acted),
         alone=evidence.alone(rows, acted),
         rolled_back=flag.rolled_back,
         canaries=canaries.mismatched(conn, flag.key, now_us),
-        trials={**trials.trials(conn, flag, now_us), **evidence.left_out(rows)},
+        trials={**drawn, **evidence.left_out(rows)},
     )
 
 
@@ -61,10 +71,10 @@ def _epochs(found: Sequence[Generation]) -> set[tuple[str, str, int]]:
     return {(one.deployment, one.generation, one.pin["epoch"]) for one in found if one.included and one.pin}
 
 
-def _any_outcomes(conn: Connection, deployments: Sequence[str]) -> bool:
+def _any_outcomes(conn: Connection, deployments: Sequence[str], now_us: int) -> bool:
     c = outcomes_day.c
-    query = select(c.day_us).where(c.deployment.in_(deployments), c.instrument == InstrumentName.TTFT).limit(1)
-    return conn.execute(query).first() is not None
+    own = (c.deployment.in_(deployments), c.instrument == InstrumentName.TTFT, c.day_us <= now_us)
+    return conn.execute(select(c.day_us).where(*own).limit(1)).first() is not None
 
 
 def _treatment(one: Generation, mixtures: Collection[tuple[str, str, int]], named: strata.Strata) -> Treatment:
@@ -83,17 +93,17 @@ def _treatment(one: Generation, mixtures: Collection[tuple[str, str, int]], name
     )
 
 
-def _mixtures(conn: Connection) -> set[tuple[str, str, int]]:
+def _mixtures(conn: Connection, now_us: int) -> set[tuple[str, str, int]]:
     """Mixed generations, also those that are over: what was measured meanwhile was measured all the same."""
     a = alarms.c
-    query = select(a.deployment, a.generation, a.epoch).where(a.kind == mixed.KIND)
+    query = select(a.deployment, a.generation, a.epoch).where(a.kind == mixed.KIND, a.first_us <= now_us)
     return {(deployment, generation, epoch) for deployment, generation, epoch in conn.execute(query)}
 
 
 def _days(conn: Connection, key: str, realised: float, now_us: int) -> float:
     """For how long, up to now, the target has asked for the minimum; a count is taken at the share it came to."""
     r = flag_revisions.c
-    query = select(r.document, r.recorded_us).where(r.key == key).order_by(r.revision.desc())
+    query = select(r.document, r.recorded_us).where(r.key == key, r.recorded_us <= now_us).order_by(r.revision.desc())
     since_us = now_us
     for document, recorded_us in conn.execute(query):
         if not _enough(Flag.from_json(document), realised):

@@ -14,7 +14,7 @@ from kvflags.telemetry.attributes import SPAN_NAME
 from kvflags_collector.judge.generations import Generation
 from kvflags_collector.store.telemetry_tables import spans
 
-__all__ = ["dropped", "exercised", "in_words", "look", "problems", "refused"]
+__all__ = ["dropped", "exercised", "in_words", "leave_out", "look", "problems", "refused"]
 
 # How far back spans are asked where heartbeats cannot tell. Every rank of every transfer sends one.
 _RECENT_NS = 3600 * 10**9
@@ -29,6 +29,12 @@ def look(conn: Connection, found: Sequence[Generation], now_us: int) -> None:
     told = _told_by_spans(conn, unknown, now_us) if unknown else {}
     for one in unknown:
         one.layout["effective"] = told.get((one.deployment, one.generation))
+
+
+def leave_out(found: Iterable[Generation]) -> None:
+    """Fill in that nothing is known of the `layout` of any: what engines say has no history."""
+    for one in found:
+        one.layout = _together(one)
 
 
 def in_words(shape: dict[str, Any]) -> str:

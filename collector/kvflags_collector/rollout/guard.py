@@ -70,13 +70,15 @@ def fresh(conn: Connection, flag: Flag, found: Iterable[Finding]) -> list[Findin
     ]
 
 
-def acted(conn: Connection, key: str) -> set[tuple[str, str, int]]:
-    """What guardrails found of deployments, and somebody has let the rollout go on after.
+def acted(conn: Connection, key: str, as_of_us: int) -> set[tuple[str, str, int]]:
+    """What guardrails found of deployments, and somebody had let the rollout go on after by then.
 
     (metric, deployment, since when in microseconds) each.
     """
     r = flag_revisions.c
-    went_on = select(func.max(r.revision)).where(r.key == key, r.action.in_(["resume", "start"]))
+    went_on = select(func.max(r.revision)).where(
+        r.key == key, r.action.in_(["resume", "start"]), r.recorded_us <= as_of_us
+    )
     found = map(_read, _recorded(conn, key, before=conn.scalar(went_on) or 0))
     return {
         (one.metric, one.deployment, from_rfc3339(one.window[0]))

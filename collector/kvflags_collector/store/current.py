@@ -17,7 +17,7 @@ from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Level, batches
 from kvflags_collector.store.measures import Measures
 from kvflags_collector.store.transfers import Key
 
-__all__ = ["Rolled", "history", "rolled"]
+__all__ = ["Rolled", "days", "history", "rolled"]
 
 # {start of a part: deployments}
 Stale = Mapping[int, Collection[str]]
@@ -72,6 +72,11 @@ def _stale(conn: Connection, level: Level, deployment: str) -> set[int]:
 def _marked(conn: Connection, level: Level, deployment: str) -> set[int]:
     c = level.dirty.c
     return set(conn.scalars(select(c[level.time]).where(c.deployment == deployment)))
+
+
+def days(conn: Connection, until_us: int) -> Iterator[Rolled]:
+    """Whole days alone, of those that begin before a time."""
+    return _read(conn, DAY, DAY.at < until_us)
 
 
 def _dirty(conn: Connection, level: Level) -> defaultdict[int, set[str]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
 
 import pytest
@@ -111,3 +112,7 @@ def test_check_exits_as_the_verdict_says_in_every_format(scene, capsys, effects,
             assert run(asked) == 0
             assert capsys.readouterr().out == shown.out, "the same inputs, the same bytes"
         assert run(["report", scene.key, "--collector", url, "--json", "--format", "html"]) == 2
+        capsys.readouterr()
+        assert run(["report", scene.key, "--collector", url, "--json", "--as-of", "2027-01-05T00:00:00Z"]) == 0
+        assert json.loads(capsys.readouterr().out)["data"]["as_of"] == "2027-01-05T00:00:00.000000Z"
+        assert run(["report", scene.key, "--collector", url, "--as-of", "yesterday"]) == 2

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kvflags.flags import Facts, Rule
 
@@ -19,7 +20,8 @@ class Feature:
     facts that the prefill and the decode engines of a deployment must have in common. layout: the KV-cache layout to
     ask for, or None where none would be effective. effective: (registered regions, layers) -> whether whole rows were
     registered. backends: the names an operator may give, with those that the rules refuse. way_back: how to keep it off
-    without kvflags, in sentences.
+    without kvflags, in sentences. patch: (proven strata, command of the report) -> the change to vLLM that makes it the
+    default there, as a unified diff.
     """
 
     name: str
@@ -29,3 +31,4 @@ class Feature:
     effective: Callable[[int, int], bool]
     backends: frozenset[str]
     way_back: tuple[str, ...]
+    patch: Callable[[Iterable[Mapping[str, Any]], str], str]

@@ -4,6 +4,7 @@
 import pytest
 
 from kvflags_cli.complete import deployments
+from kvflags_cli.default_files import write
 
 KEY = "cross-layer-blocks"
 WHY = ("--reason", "because", "--author", "ada")
@@ -124,4 +125,33 @@ def test_a_wrong_ramp_is_refused(kvflags, rolling):
     assert (shrinking.code, shrinking.err.splitlines()[0]) == (
         2,
         "error: the steps of a ramp grow, all as percentages or all as counts",
+    )
+
+
+def test_making_it_the_default_leaves_the_report_that_it_rests_on(kvflags, rolling, tmp_path):
+    promoted = kvflags("rollout", "promote", KEY, "--default", "--out", str(tmp_path / "kept"), *WHY)
+    [report] = (tmp_path / "kept").iterdir()
+    assert report.name == f"{KEY}-2026-12-01.md"
+    assert report.read_text().startswith("## ")
+    assert f"wrote {report}\nno stratum is proven yet (the verdict is waiting)" in promoted.err
+
+
+def test_a_report_that_cannot_be_written_stops_the_default(kvflags, rolling, tmp_path):
+    (tmp_path / "taken").write_text("")
+    wrong = kvflags("rollout", "promote", KEY, "--default", "--out", str(tmp_path / "taken"), *WHY)
+    assert (wrong.code, kvflags("flags", "show", KEY, "--json").document["data"]["default_since_us"]) == (2, None)
+
+
+def test_where_a_stratum_is_proven_the_change_to_vllm_is_kept_too(kvflags, rolling, tmp_path):
+    document = kvflags("report", KEY, "--json").document["data"]
+    document["predicate"] = {
+        "layout": "BHLNC",
+        "where": [{"backend": "FLASH_ATTN", "block_size": 16}],
+        "unless": [],
+        "says": "Ask for BHLNC where backend FLASH_ATTN, block size 16; and none of the rules below is met.",
+    }
+    report, change = write(document, tmp_path)
+    assert [report.suffix, change.suffix] == [".md", ".patch"]
+    assert (
+        "+            (backend == 'FLASH_ATTN' and vllm_config.cache_config.block_size == 16)\n" in change.read_text()
     )

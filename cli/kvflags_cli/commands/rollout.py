@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kvflags.errors import UsageError
 from kvflags_cli.commands import connect, rollout_get
+from kvflags_cli.default_files import write
 from kvflags_cli.exit_codes import ExitCode
 from kvflags_cli.forms import Form
 from kvflags_cli.options import AsJson, Author, Collector, Key, Output, Reason, example
@@ -55,6 +57,9 @@ Hold = Annotated[str, typer.Option("--hold", metavar="TIME", help="How long each
 Approve = Annotated[bool, typer.Option("--approve", help="Each step waits for a `promote` as well.")]
 NoRamp = Annotated[bool, typer.Option("--clear", help="Take the ramp away; the aim stays where it is.")]
 Default = Annotated[bool, typer.Option("--default", help="Make it the default.")]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Where --default writes the report and the change to vLLM.")
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until no treated engine lives.")]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long to wait.")]
 Settle = Annotated[
@@ -256,15 +261,32 @@ def promote(
     key: Key,
     reason: Reason,
     default: Default = False,
+    out: Out = Path(),
     revision: Revision = None,
     author: Author = None,
     collector: Collector = None,
     as_json: AsJson = False,
 ) -> None:
-    """Enter the next step of the ramp now; with --default, treat everybody but a last holdback of 5 % for 14 days."""
+    """Enter the next step of the ramp now; with --default, treat everybody but a last holdback of 5 % for 14 days.
+
+    With --default the report that this rests on is written first (KEY-DAY.md) and, where a stratum is proven, the
+    change to vLLM that makes it the default there (KEY-DAY.patch). After the 14 days the flag is completed.
+    """
     body: dict[str, Any] = _change(reason, author) | {"default": default}
     body |= {} if revision is None else {"revision": revision}
+    if default:
+        _keep(key, out, collector)
     _act("promote", key, body, collector, as_json=as_json)
+
+
+def _keep(key: str, folder: Path, collector: str | None) -> None:
+    """Before the deed, so that what is kept is what it was decided on, and a folder that is not there stops it."""
+    with connect(collector) as client:
+        document = client.get("flags", key, "report")
+    say(f"wrote {' and '.join(map(str, write(document, folder)))}")
+    if document["predicate"] is None:
+        state = document["verdict"]["state"]
+        say(f"no stratum is proven yet (the verdict is {state}): there is no change to vLLM to ask for")
 
 
 @app.command(epilog=example("kvflags rollout history cross-layer-blocks"))

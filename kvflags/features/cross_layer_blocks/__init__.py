@@ -5,6 +5,7 @@ from kvflags.features._feature import Feature
 from kvflags.features.cross_layer_blocks.effective import effective
 from kvflags.features.cross_layer_blocks.layouts import WAY_BACK, layout
 from kvflags.features.cross_layer_blocks.rules import BACKENDS, MUST_MATCH, RULES
+from kvflags.features.cross_layer_blocks.upstream import patch
 
 __all__ = ["CROSS_LAYER_BLOCKS"]
 
@@ -16,4 +17,5 @@ CROSS_LAYER_BLOCKS = Feature(
     effective=effective,
     backends=BACKENDS,
     way_back=WAY_BACK,
+    patch=patch,
 )

@@ -34,10 +34,8 @@ _FACTS = {
 class Scene:
     """Deployments by name. `now` is in microseconds. Everything goes through the ledger and the writer's statements."""
 
-    key = "cross-layer-blocks"
-
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    def __init__(self, db: Database, key: str = "cross-layer-blocks") -> None:
+        self.db, self.key = db, key
         self.now = 1_798_891_200 * _SECOND
         self._numbers = itertools.count(1)
         with db.write() as conn:
@@ -159,6 +157,12 @@ def db(url: str) -> Iterator[Database]:
     db = opened(url)
     yield db
     db.close()
+
+
+@pytest.fixture(scope="session")
+def scene_on() -> type[Scene]:
+    """scene_on(db, key): for tests that make databases as they go."""
+    return Scene
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ __all__ = ["RULES", "Rule", "implausible"]
 
 # No layout makes anything twenty times faster or slower over a whole fleet; units that were mixed up do.
 _FURTHEST = log(20)
-# Deployments differ by 10 % and more in their own noise: a thousand of them leave 0.3 %.
-_FINEST = 0.001
 _OLDEST = timedelta(days=366)
 
 
@@ -69,13 +67,6 @@ RULES = (
         "beyond_reason",
         "an effect is larger than twentyfold",
         lambda one, _: any(abs(effect.log_ratio) > _FURTHEST for effect in _effects(one)),
-    ),
-    Rule(
-        "too_precise",
-        "an effect is known to better than 0.1 %",
-        lambda one, _: any(
-            effect.se < _FINEST and (effect.se, effect.log_ratio) != (0.0, 0.0) for effect in _effects(one)
-        ),
     ),
     Rule(
         "said_twice",

@@ -155,7 +155,6 @@ _WRONG = {
     "from_the_future": {"made_on": "2027-01-17"},
     "too_old": {"made_on": "2026-01-13"},
     "beyond_reason": {"effect": 3.1},
-    "too_precise": {"se": 0.0009},
     "said_twice": {"architectures": [{"architecture": "other", "deployments": 9}] * 2},
     "more_than_all": {"treated": 11},
     "better_and_slower": {"verdict": "ready", "effect": 0.1},
@@ -212,6 +211,20 @@ def test_a_fleet_whose_comparison_is_invalid_adds_no_figure(hub):
     hub.admit("org-0")
     found = hub.report()
     assert (found["organisations"], found["outcomes"], found["fleet_verdicts"]) == (1, [], {"invalid": 1})
+
+
+@pytest.mark.parametrize("se", [1e-9, 0.0])
+def test_what_is_known_all_too_well_weighs_as_what_is_known_well(reporting, se):
+    for number in range(4):
+        reporting.send(f"more-{number}", se=0.001)
+        reporting.admit(f"more-{number}")
+    before = reporting.bytes()
+    receipt = reporting.send(SIX[0], se=0.001)[1]["receipt"]
+    as_well = reporting.report()
+    reporting.revoke(SIX[0], receipt)
+    assert reporting.bytes() == before
+    reporting.send(SIX[0], se=se)
+    assert reporting.report()["outcomes"] == as_well["outcomes"]
 
 
 def test_a_stratum_of_few_organisations_shows_no_figure(reporting):

@@ -2,6 +2,7 @@
 """Completion as the shells ask for it, with flag names from a real collector."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -35,4 +36,11 @@ def test_flag_names(kvflags, fleet, shell):
 @pytest.mark.parametrize("shell", _ASKING)
 def test_a_shell_never_sees_that_the_collector_is_away(free_port, shell):
     result = _complete(shell, KVFLAGS_COLLECTOR_URL=f"http://127.0.0.1:{free_port}")
+    assert ("cross" in result.stdout, result.stderr) == (False, "")
+
+
+@pytest.mark.parametrize("shell", _ASKING)
+def test_a_shell_does_not_wait_for_a_collector_that_never_answers(shell):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        result = _complete(shell, KVFLAGS_COLLECTOR_URL=f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert ("cross" in result.stdout, result.stderr) == (False, "")

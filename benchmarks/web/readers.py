@@ -4,7 +4,7 @@
     python benchmarks/web/readers.py fleet.db --readers 50 --requests 300
 
 `fleet.db` is the SQLite database of a collector with the flag cross-layer-blocks. The clients are threads of another
-process on the same cores. Times are from the request to the answer's last byte, in milliseconds; CPU is the collector's.
+process on the same cores. Times are from the request to the answer's last byte, in milliseconds; CPU is the server's.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from kvflags_collector.rollout.tick import tick
 from kvflags_collector.store.frozen_tables import frozen_events
 from kvflags_collector.store.histogram import EMPTY
 from kvflags_collector.store.outcome_tables import outcomes_day, outcomes_hour
-from kvflags_collector.store.rollup_tables import presence, rollups_hour
+from kvflags_collector.store.rollup_tables import dirty_days, presence, rollups_hour
+from kvflags_collector.store.rollups import roll
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -124,7 +125,7 @@ class Fleet:
             "late": 0,
             "errors": {},
             "bytes": 100 << 20,
-            "descriptors": 800,
+            "descriptors": 100 if generation == "r2" and self.treated(name) else 800,
             "blocks": 800,
             "duration_ns_sum": 200_000_000,
             "post_ns_sum": 10_000_000,
@@ -154,6 +155,14 @@ class Fleet:
             with self.scene.db.write() as conn:
                 tick(conn, self.scene.now)
         return self.flag()
+
+    def merge_days(self):
+        """The stored hours become days, as the roller makes them."""
+        starts = {start // DAY_US * DAY_US for start, _ in map(self.hour, self.hours)}
+        rows = [{"day_us": day, "deployment": name, "mark": 1, "due_us": 0} for day in starts for name in self.names]
+        with self.scene.db.write() as conn:
+            conn.execute(dirty_days.insert(), rows)
+        roll(self.scene.db, self.scene.now)
 
     def flag(self):
         with self.scene.db.read() as conn:

@@ -15,8 +15,7 @@ from kvflags_collector.feedback import given, report
 from kvflags_collector.rollout import flags
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.outcome_tables import events, outcomes_hour
-from kvflags_collector.store.rollup_tables import dirty_days, dirty_hours, presence, rollups_hour, rollups_minute
-from kvflags_collector.store.rollups import roll
+from kvflags_collector.store.rollup_tables import dirty_hours, presence, rollups_hour, rollups_minute
 from kvflags_collector.store.telemetry_tables import spans
 
 RAW = (spans, events, rollups_minute, rollups_hour, outcomes_hour, presence)
@@ -28,11 +27,7 @@ def fleet(scene):
     fleet = Fleet(scene)
     fleet.store({Name.TTFT: -0.3})
     fleet.judge_at(4.2)
-    with scene.db.write() as conn:
-        starts = {start // DAY_US * DAY_US for start, _ in map(fleet.hour, fleet.hours)}
-        rows = [{"day_us": day, "deployment": name, "mark": 1, "due_us": 0} for day in starts for name in fleet.names]
-        conn.execute(dirty_days.insert(), rows)
-    roll(scene.db, scene.now)
+    fleet.merge_days()
     return fleet
 
 

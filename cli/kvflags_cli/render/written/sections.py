@@ -92,7 +92,7 @@ def _evidence(document: Json) -> Section:
         f"{deployments['treatment']} treated and {deployments['control']} control deployments,"
         f" {one['excluded']} not compared; {events['treatment']} treated and {events['control']} control events"
         f" ({one['unmatched']} without a control to stand on).",
-        f"{count(one['transfers'])} transfers, {one['days']:g} days at the minimum share"
+        f"{count(one['transfers'] or 0)} transfers counted, {one['days']:g} days at the minimum share"
         + (f", since {one['since'][:10]}." if one["since"] else "."),
         "Design: drawn per deployment, concurrent controls, analysed as assigned, intervals valid at every look.",
     ]

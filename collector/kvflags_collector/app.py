@@ -26,6 +26,7 @@ from kvflags_collector.api import (
     hub,
     metrics,
     ofrep,
+    rollout_metrics,
     steering,
     tokens,
 )
@@ -101,6 +102,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     app.add_middleware(Guard, keyring=keyring, sessions=sessions, on_page=login.denied)
     app.add_middleware(metrics.Counted, instruments=receiver.instruments)
     receiver.instruments.registry.register(metrics.Measured(db, receiver, lambda: writer.duplicates, clock))
+    receiver.instruments.registry.register(rollout_metrics.Rollouts(db, kept.evidence, clock))
     errors.install(app)
     for router in (
         health.router,

@@ -7,6 +7,8 @@ from collections import Counter as Tally
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from kvflags_collector.ingest.durations import Durations
+
 __all__ = ["Instruments"]
 
 # An acknowledgement takes 5 to 50 ms; a client gives up after 10 s.
@@ -36,6 +38,8 @@ class Instruments:
             registry=self.registry,
         )
         self._http = self._counter("http_requests", "Requests by route and status", "method", "route", "status")
+        self.durations = Durations()
+        self.registry.register(self.durations)
         self._reasons: set[str] = set()
 
     def acknowledged(self, signal: str, spans: int, rejected: Tally[str], seconds: float) -> None:

@@ -101,7 +101,11 @@ class Receiver:
             await way.store(decoded)
         finally:
             del self._waiting[ticket]
-        spans = len(decoded.rows) if isinstance(decoded, Decoded) else 0
+        spans = 0
+        if isinstance(decoded, Decoded):
+            spans = len(decoded.rows)
+            if decoded.took:
+                self.instruments.durations.add(decoded.took, self._clock() / 1e9)
         self.instruments.acknowledged(signal.name, spans, decoded.rejected, time.monotonic() - began)
 
     def _decode(self, signal: Signal, way: _Way, body: bytes, zipped: bool, as_json: bool) -> _Taken:

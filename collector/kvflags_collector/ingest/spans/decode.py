@@ -24,6 +24,7 @@ from kvflags_collector.ingest.spans.read import read
 from kvflags_collector.ingest.spans.refuse import refuse
 from kvflags_collector.ingest.spans.residue import compact
 from kvflags_collector.ingest.spans.resource import RESOURCE_COLUMNS, Known, resource_of
+from kvflags_collector.ingest.spans.took import Took, took
 from kvflags_collector.ingest.spans.wire import Wire
 
 __all__ = ["Decoded", "Mismatch", "decode"]
@@ -48,7 +49,7 @@ class Decoded:
     size: bytes of the body. digest: what names it, to know it again. constants: column -> value of every span; rows:
     the other columns of each span, in the order of `names`; a column in neither is NULL. resources: fingerprint ->
     JSON. minutes: the (minute_us, deployment) that the transfers among the rows make dirty. ranked: trace ids of
-    transfers made by several ranks. rejected: reason -> spans.
+    transfers made by several ranks. took: how long the transfers took, None without any. rejected: reason -> spans.
     """
 
     size: int = 0
@@ -60,6 +61,7 @@ class Decoded:
     minutes: set[tuple[int, str]] = field(default_factory=set)
     ranked: set[bytes] = field(default_factory=set)
     mismatches: set[Mismatch] = field(default_factory=set)
+    took: Took | None = None
     rejected: Counter[str] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
@@ -141,6 +143,7 @@ def _finish(columns: Columns, residues: list[dict[str, Any] | None], decoded: De
 def _transfers(columns: Columns, residues: list[dict[str, Any] | None], at: Sequence[int], decoded: Decoded) -> None:
     """What the transfers, the rows at `at`, make to be done."""
     decoded.minutes = _minutes(columns, at)
+    decoded.took = took(columns, at) if at else None
     sizes = columns.values("world_size")
     if "world_size" in columns.varying or (sizes[0] or 1) > 1:
         decoded.ranked = {bytes(columns.varying["trace_id"][row]) for row in at if (sizes[row] or 1) > 1}

@@ -1,98 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real `kvflags serve` under load by threads that remember what was acknowledged, and what the database holds."""
+"""A real `kvflags serve` under load, on databases and disks of its own that may be taken away."""
 
 from __future__ import annotations
 
-import secrets
+import contextlib
+import os
+import random
+import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from sqlalchemy import func, select
+from load import Load, stored, waiting
+from postgres_server import Server, programs
 
-from kvflags_collector.store.connect import engine_for
-from kvflags_collector.store.database import Database
-from kvflags_collector.store.rollup_tables import dirty_minutes, rollups_minute
-from kvflags_collector.store.telemetry_tables import spans
-
-_SPANS = 20
-_HEADERS = {"Content-Type": "application/x-protobuf"}
-
-
-class Load:
-    """Clients that each send one batch after the other; a batch that was not acknowledged is sent again, as SDKs do."""
-
-    def __init__(self, clients: int = 4) -> None:
-        self.acknowledged: set[bytes] = set()
-        self.refused: list[int] = []
-        self.address = ""
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._send) for _ in range(clients)]
-
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Returns when the last answer has come; safe to repeat."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def grows(self, number: int, limit_s: float = 30) -> None:
-        """Wait until so many more spans were acknowledged."""
-        goal, end = len(self.acknowledged) + number, time.monotonic() + limit_s
-        while len(self.acknowledged) < goal:
-            assert time.monotonic() < end, f"{len(self.acknowledged)} acknowledged, refused: {self.refused[-5:]}"
-            time.sleep(0.01)
-
-    def _send(self) -> None:
-        while not self._stop.is_set():
-            ids, body = _batch()
-            while not self._stop.is_set():
-                if self._acknowledged(body):
-                    # One operation, which threads cannot interleave.
-                    self.acknowledged.update(ids)
-                    break
-                time.sleep(0.05)
-
-    def _acknowledged(self, body: bytes) -> bool:
-        try:
-            answer = httpx.post(
-                f"{self.address}/v1/traces", content=body, headers=_HEADERS, timeout=10, trust_env=False
-            )
-        except httpx.HTTPError:
-            return False
-        if answer.status_code != 200:
-            self.refused.append(answer.status_code)
-        return answer.status_code == 200
-
-
-def _batch() -> tuple[set[bytes], bytes]:
-    request, ids = ExportTraceServiceRequest(), set()
-    scope = request.resource_spans.add().scope_spans.add()
-    now = time.time_ns()
-    for number in range(_SPANS):
-        name = secrets.token_bytes(8)
-        ids.add(name)
-        scope.spans.add(
-            name="kv.transfer",
-            trace_id=secrets.token_bytes(16),
-            span_id=name,
-            start_time_unix_nano=now + number,
-            end_time_unix_nano=now + number + 1_000_000,
-        )
-    return ids, request.SerializeToString()
+_SEED = int(os.environ.get("KVFLAGS_SOAK_SEED", "1"))
 
 
 @contextmanager
@@ -127,29 +53,106 @@ def url(tmp_path) -> str:
 
 
 @pytest.fixture
-def stored(url) -> Callable[[], list[bytes]]:
-    """The ids of all spans in the database of a collector that has ended."""
-
-    def read() -> list[bytes]:
-        db = Database(url)
-        with db.read() as conn:
-            found = list(conn.scalars(select(spans.c.span_id)))
-        db.close()
-        return found
-
-    return read
+def times() -> range:
+    """How often each test does harm: KVFLAGS_SOAK_KILLS. Once in every run, as five tests do, in a minute together."""
+    return range(int(os.environ.get("KVFLAGS_SOAK_KILLS", "1")))
 
 
 @pytest.fixture
-def rolled_up(url) -> Callable[[], tuple[int, int]]:
-    """(transfers in the roll-ups, minutes that wait to be rolled up); reads beside a running collector."""
+def moments() -> random.Random:
+    """When to: KVFLAGS_SOAK_SEED."""
+    return random.Random(_SEED)
 
-    def read() -> tuple[int, int]:
-        engine = engine_for(url)
-        with engine.connect() as conn:
-            counted = conn.scalar(select(func.coalesce(func.sum(rollups_minute.c.seen), 0))) or 0
-            waiting = conn.scalar(select(func.count()).select_from(dirty_minutes)) or 0
-        engine.dispose()
-        return counted, waiting
 
-    return read
+@pytest.fixture
+def finish(load) -> Callable[[subprocess.Popen[str], str], None]:
+    """finish(process, url): a last load, then all that was acknowledged must be stored once and be in the roll-ups."""
+
+    def check(process: subprocess.Popen[str], url: str) -> None:
+        load.grows(1)
+        load.stop()
+        end = time.monotonic() + 60
+        while waiting(url)[1]:
+            assert time.monotonic() < end, "minutes stay dirty"
+            time.sleep(0.2)
+        process.terminate()
+        assert process.wait(60) == 0
+        _kept(load, url)
+        # A span is a transfer here, so the roll-ups count as many as there are.
+        assert waiting(url) == (len(stored(url)["traces"]), 0)
+
+    return check
+
+
+def _kept(load: Load, url: str) -> None:
+    for signal_name, names in stored(url).items():
+        assert len(names) == len(set(names)), signal_name
+        assert load.acknowledged[signal_name] <= set(names), signal_name
+
+
+@pytest.fixture
+def kept(load, url) -> Callable[[], None]:
+    """Asserts that whatever was acknowledged is stored, and nothing twice."""
+    return lambda: _kept(load, url)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A PostgreSQL that syncs, with an empty database `kvflags`."""
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql-15")
+    running = Server(durable=True)
+    running.execute("CREATE DATABASE kvflags")
+    yield running
+    running.stop()
+
+
+class Disk:
+    """A file system of its own, of `size_mib`."""
+
+    def __init__(self, folder: Path, size_mib: int) -> None:
+        self.folder = folder
+        self._ballast = folder / "ballast"
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "kvflags", folder], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip("a file system that is full takes the right to mount one (root)")
+
+    def fill(self, left: int) -> None:
+        """But for so many bytes, as something else on the machine might."""
+        with self._ballast.open("wb") as ballast:
+            # Who else writes meanwhile may have taken some of what was free.
+            while (size := _free(self.folder) - left) > 0:
+                with contextlib.suppress(OSError):
+                    os.posix_fallocate(ballast.fileno(), 0, size)
+                    return
+
+    def clear(self) -> None:
+        self._ballast.unlink()
+
+    def remove(self) -> None:
+        subprocess.run(["umount", "--lazy", self.folder], check=True)
+
+
+def _free(folder: Path) -> int:
+    there = os.statvfs(folder)
+    return there.f_bavail * there.f_frsize
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Disk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = Disk(folder, 64)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def kill() -> Callable[[subprocess.Popen[str]], None]:
+    def now(process: subprocess.Popen[str]) -> None:
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+
+    return now

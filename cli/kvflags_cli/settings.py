@@ -32,8 +32,7 @@ VARIABLES: tuple[Setting, ...] = (
         "`$XDG_CONFIG_HOME/kvflags/organisation.key` or `~/.config/kvflags/organisation.key`",
         "The file with the private key that bundles are signed with; made on first use, for its owner alone",
     ),
-    Setting("KVFLAGS_WEBHOOK", "", "Whom `serve` tells what happens to rollouts; `--webhook` goes before it"),
-    Setting("KVFLAGS_WEBHOOK_SECRET", "", "What its messages are signed with; 16 bytes at least"),
+    Setting("KVFLAGS_WEBHOOK_SECRET", "", "What `serve --webhook` signs with; 16 bytes at least"),
     Setting("KVFLAGS_STRICT", "", "`1` shows a traceback where kvflags itself is at fault"),
     Setting("NO_COLOR", "", "Set to anything: no colours"),
 )

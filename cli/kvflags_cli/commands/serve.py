@@ -91,7 +91,6 @@ Webhook = Annotated[
     typer.Option(
         "--webhook",
         metavar="URL",
-        envvar="KVFLAGS_WEBHOOK",
         help="Tell this address of steps, automatic actions, approvals and replacements; signed with "
         "KVFLAGS_WEBHOOK_SECRET. See docs/webhook.md.",
         show_default=False,

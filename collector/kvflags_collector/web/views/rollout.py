@@ -25,6 +25,8 @@ __all__ = ["SCHEMA", "Evidence", "gather", "page"]
 
 SCHEMA = "kvflags.page.rollout/1"
 _FEEDBACK = 20
+# When a report was made, and the command that makes it again as of then: news to nobody.
+_WHEN = ("generated_at", "fresh_as_of", "reproduce")
 # What is read at each look, beside the evidence.
 _NOW = ("flag", "banner", "actions", "ramp", "health", "timeline", "feedback")
 _FLAG = ("key", "feature", "phase", "revision", "kill_switch", "target", "expires", "criteria", "created_at")
@@ -91,7 +93,7 @@ def _version(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], over_t
     """Pages show when an engine was heard to the minute, and where the chart is sampled moves on with every look."""
     heard = [{**row, "last_seen_at": (row["last_seen_at"] or "")[:16]} for row in rows]
     today = [without(point, "at") for point in over_time["points"][-1:]]
-    return version(without(found, "generated_at", "fresh_as_of"), heard, today, over_time["marks"])
+    return version(without(found, *_WHEN), heard, today, over_time["marks"])
 
 
 def _realised(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -61,6 +61,18 @@ def test_axe_finds_nothing_in_what_is_asked_for_seldom(sites, look, accessible, 
     accessible(page)
 
 
+@pytest.mark.parametrize("window", _WINDOWS)
+def test_the_pages_beside_a_rollout_are_open_to_all(sites, look, accessible, window):
+    page = look(**_WINDOWS[window])
+    page.goto(sites("waiting").rollout)
+    deployment = page.locator("#deployments tbody th a").first.get_attribute("href")
+    for path in (deployment, "/hub"):
+        answer = page.goto(f"{sites('waiting').url}{path}")
+        assert answer.status == 200
+        accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_everything_is_there_without_scripts(sites, look):
     page = look(java_script_enabled=False)
     page.goto(sites("healthy").url)

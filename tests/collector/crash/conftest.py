@@ -54,7 +54,7 @@ def url(tmp_path) -> str:
 
 @pytest.fixture
 def times() -> range:
-    """How often each test does harm: KVFLAGS_SOAK_KILLS. Once in every run, as five tests do, in a minute together."""
+    """How often each of the five tests does harm: KVFLAGS_SOAK_KILLS; once in every run."""
     return range(int(os.environ.get("KVFLAGS_SOAK_KILLS", "1")))
 
 

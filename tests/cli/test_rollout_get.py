@@ -79,7 +79,7 @@ def test_at_a_glance(kvflags, rolling):
 │       running treated  2 engines
 │       to replace       nothing
 ├── HEALTH
-│   └── all  ✓ fine, 9 of 9
+│   └── all  ✓ fine, 10 of 10
 ├── GUARDRAILS AND GOALS
 │   └── None yet: they appear with the first deployments that were measured on both sides.
 └── as of 2026-12-01 12:00:00 UTC
@@ -249,7 +249,7 @@ def test_what_could_make_the_data_lie_is_named_and_an_alarm_shown(document):
     alarm = {"kind": "mixed_generation", "deployment": "p/q/r", "generation": "r1", "says": "layouts differ"}
     lines = _drawn(document | {"health": health, "alarms": [alarm]})
     assert "│   └── Effective  ✗ wrong 50%: 90% are needed" in lines
-    assert "│                  ✓ fine, 8 of 9" in lines
+    assert "│                  ✓ fine, 9 of 10" in lines
     assert "│   └── mixed_generation  layouts differ" in lines
 
 

@@ -40,7 +40,7 @@ _WRONG = {
     "unknown command": (("rolout",), "No such command 'rolout'. Did you mean 'rollout'?", "see `kvflags --help`"),
     "unknown option": (
         ("report", "k", "--jason"),
-        "No such option: --jason (Possible options: --json)",
+        "No such option: --jason (Possible options: --as-of, --json)",
         "see `kvflags report --help`",
     ),
     "port that is none": (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -67,6 +68,9 @@ class Scene:
     def engine(self, deployment: str, generation: str, role: str, **more: Any) -> dict[str, Any]:
         """One engine; `layout` and `problems` as it heartbeats them, the rest as it registers."""
         name = f"{deployment}-{generation}-{role}"
+        if len(name) > 64:
+            # Ids of registrations are as long as the API lets them be; PostgreSQL would refuse more.
+            name = hashlib.sha256(name.encode()).hexdigest()
         beat = {key: more.pop(key) for key in ("layout", "problems", "dropped", "ranks") if key in more}
         body = {"registration_id": name, "deployment": deployment, "generation": generation, "role": role}
         body |= {"features": ["cross_layer_blocks"], "facts": _FACTS | more.pop("facts", {}), **more}

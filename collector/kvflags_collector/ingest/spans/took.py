@@ -28,7 +28,7 @@ _FAILED = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Took:
+class Took:  # noqa: PLW1641 (it holds arrays, which nobody hashes)
     """Each rank's part of a transfer is one. Rows are ARMS, columns the buckets that end at BOUNDS and the rest.
 
     counts: that succeeded. seconds: of those, by arm. traces: (arm, bucket) -> a trace id in hex and its seconds.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The change to vLLM that makes whole rows the default of its NIXL connector, for what a report has proven.
 
-A unified diff against vLLM 0.32, whose context is that of 0.29 to 0.33's `get_required_kvcache_layout`.
+A unified diff against vLLM 0.32's `get_required_kvcache_layout`; it was applied to no other release.
 """
 
 from __future__ import annotations

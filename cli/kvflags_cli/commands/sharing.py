@@ -173,8 +173,8 @@ def _sent(to: str, place: str, envelope: Json) -> Json:
 
 def _post(to: str, place: str, envelope: Json) -> Json:
     # Imported late, as everywhere: `--help` needs no HTTP.
-    from kvflags_cli.client import Client  # noqa: PLC0415
-    from kvflags_cli.settings import hub  # noqa: PLC0415
+    from kvflags_cli.client import Client  # noqa: PLC0415 - with --help they are not needed
+    from kvflags_cli.settings import hub  # noqa: PLC0415 - with --help they are not needed
 
     with Client(hub(to)) as client:
         return client.post("hub", place, body=envelope)

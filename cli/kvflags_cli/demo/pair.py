@@ -12,19 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvflags_cli.canary.completions import PREFILL
 from kvflags_cli.demo.engine import Engine, Result
 
 __all__ = ["Pair", "free_port"]
 
-# What a router sends with a prefill request; its result's kv_transfer_params go into the decode request as they are.
-_PREFILL = {
-    "do_remote_decode": True,
-    "do_remote_prefill": False,
-    "remote_engine_id": None,
-    "remote_block_ids": None,
-    "remote_host": None,
-    "remote_port": None,
-}
 # As many as the engines batch: fewer would leave the block pool unfragmented, more would only queue.
 _IN_FLIGHT = 8
 
@@ -69,7 +61,7 @@ class Pair:
 
     def request(self, request_id: str, tokens: list[int], length: int = 16) -> Result:
         """Prefill on one engine, decode on the other: one KV transfer."""
-        prefilled = self.prefill.submit(request_id, tokens, params=_PREFILL, length=1).result(120)
+        prefilled = self.prefill.submit(request_id, tokens, params=PREFILL, length=1).result(120)
         return self.decode.submit(request_id, tokens, params=prefilled.params, length=length).result(120)
 
     def local(self, request_id: str, tokens: list[int], length: int = 16) -> Result:

@@ -32,6 +32,8 @@ def observed(fleet):
             lambda: any(r["deployment"] == seen and r["observed_at"] for r in fleet.get("deployments")["items"]),  # noqa: B023
             f"{name} to be observed",
         )
+        # An engine that stops has 1 s to send what is left, which a busy machine may not give it.
+        eventually(lambda: fleet.transferred(name, "r1") == len(SOME), f"the transfers of {name}")  # noqa: B023
         pair.stop()
 
 
@@ -75,15 +77,10 @@ def answered(treated):
 
 def test_at_zero_percent_engines_are_only_observed(fleet, observed):
     for name in ("one", "other"):
-        row = fleet.row(name, "r1")
-        assert (row["variant"], row["arm"], row["transfers"], row["failed"]) == ("off", None, len(SOME), 0)
-        assert row["layout"] == {
-            "requested": "LBHNC",
-            "resolved": "LBHNC",
-            "effective": False,
-            "regions": 8,
-            "layers": 8,
-        }
+        rows = fleet.rows(name, "r1")
+        assert {(row["variant"], row["arm"], row["failed"]) for row in rows} == {("off", None, 0)}
+        layout = {"requested": "LBHNC", "resolved": "LBHNC", "effective": False, "regions": 8, "layers": 8}
+        assert layout in [row["layout"] for row in rows]
 
 
 def test_treatment_control_and_a_local_prefill_agree_bit_for_bit(answered, control):

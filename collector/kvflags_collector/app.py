@@ -76,13 +76,14 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
         return ticker.alive and writer.alive and keeper.alive
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # In this order, and closed in the reverse one: the ticker first, since it mends leases after an outage before
         # anybody asks; the writer last, so that it ends first, while the roller still counts what it stored.
         async with AsyncExitStack() as stack:
             for worker in workers:
                 await stack.enter_async_context(_running(worker))
             yield
+            await asyncio.gather(*app.state.draining)
 
     # The pages for the API are off: they load their scripts from elsewhere, which a closed network cannot.
     app = FastAPI(
@@ -96,6 +97,8 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     app.state.kvflags = State(db=db, timing=settings.timing, clock=clock, alive=alive, hub=settings.hub)
     # For the server that speaks gRPC beside us, too.
     app.state.receiver, app.state.keyring = receiver, keyring
+    # What it still answers when we are told to stop: the threads are needed until then.
+    app.state.draining = []
     app.add_middleware(BodyLimit)
     app.add_middleware(PlainNames)
     # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.

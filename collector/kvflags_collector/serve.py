@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import signal
@@ -94,7 +95,8 @@ class _Server(uvicorn.Server):
         # An open page would hold the drain up to its end: it listens again when we are back.
         self._app.state.live.close()
         if self._grpc:
-            await self._grpc.stop()
+            # Both drain at once, so that `--drain` bounds them together.
+            self._app.state.draining.append(asyncio.create_task(self._grpc.stop()))
         await super().shutdown(sockets)
 
 

@@ -2,11 +2,14 @@
 """`kvflags serve` as a process: ready, stopped, and each way in which it cannot start."""
 
 import re
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+import threading
+import time
+from contextlib import ExitStack, closing, contextmanager
 
 import grpc
 import httpx
@@ -15,6 +18,7 @@ from kvflags_collector.settings import grpc_port
 from kvflags_migrations import head
 
 READY = re.compile(r"kvflags collector ready on (http://127\.0\.0\.1:\d+) \(database sqlite:///kvflags\.db\)\n")
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 @contextmanager
@@ -40,10 +44,53 @@ def test_with_grpc_it_says_where_and_ends_when_told():
         line = process.stdout.readline()
         found = re.fullmatch(r"kvflags collector ready on http://\S+ and grpc://(127\.0\.0\.1:\d+) \(.*\)\n", line)
         with grpc.insecure_channel(found[1]) as channel:
-            method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-            assert channel.unary_unary(method)(b"", timeout=20) == b""
+            assert channel.unary_unary(EXPORT)(b"", timeout=20) == b""
         process.terminate()
         assert (process.wait(20), process.stderr.read()) == (0, "")
+
+
+def _closed(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+_BEGUN = (
+    b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
+    b"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"
+)
+
+
+def test_what_is_under_way_over_http_and_over_grpc_is_waited_for_at_once():
+    with _serving("--grpc-port", "0", "--drain", "60s") as process:
+        http, rpc = map(int, re.findall(r"://127\.0\.0\.1:(\d+)", process.stdout.readline()))
+        address = ("127.0.0.1", http)
+        never = threading.Event()
+
+        def body():
+            never.wait(60)
+            yield b""
+
+        with ExitStack() as stack:
+            slow = stack.enter_context(socket.create_connection(address, 20))
+            channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{rpc}"))
+            stack.callback(never.set)
+            slow.sendall(_BEGUN)
+            assert slow.recv(100).startswith(b"HTTP/1.1 100")
+            hanging = channel.stream_unary(EXPORT).future(body())
+            # On the same connection, so the one that hangs was seen before.
+            assert channel.unary_unary(EXPORT)(b"", timeout=20) == b""
+            process.terminate()
+            # Either gives up by itself after 30.
+            end = time.monotonic() + 20
+            while not (_closed(http) and _closed(rpc)):
+                assert time.monotonic() < end, "one waits for the other"
+                time.sleep(0.05)
+            assert (process.poll(), hanging.done()) == (None, False)
+            process.terminate()
+            assert process.wait(20) == 128 + signal.SIGTERM
 
 
 def test_a_grpc_port_in_use(kvflags, tmp_path):

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 from kvflags_collector.times import rfc3339
 
-__all__ = ["FORMATS", "LEVELS", "configure"]
+__all__ = ["FORMATS", "LEVELS", "Seldom", "configure"]
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -51,3 +53,28 @@ def configure(form: str, level: str, stream: TextIO | None = None) -> None:
     # Their lines about each connection and migration say nothing to an operator.
     for chatty in ("alembic", "asyncio", "grpc"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+class Seldom:
+    """For what may fail hundreds of times a second for hours, a full disk above all: said once in `every_s` seconds.
+
+    Used by one thread. `clock` gives seconds.
+    """
+
+    def __init__(
+        self, log: logging.Logger, *, every_s: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log, self._every_s, self._clock = log, every_s, clock
+        # Message, as it is before its arguments are filled in: (when it may be said again, how often it was not said).
+        self._said: dict[str, tuple[float, int]] = {}
+
+    def say(self, level: int, message: str, *args: object) -> None:
+        """One line; with how often it was left out since it was said last."""
+        now = self._clock()
+        again, unsaid = self._said.get(message, (now, 0))
+        if now < again:
+            self._said[message] = (again, unsaid + 1)
+            return
+        self._said[message] = (now + self._every_s, 0)
+        extra = {"unsaid": unsaid} if unsaid else None
+        self._log.log(level, message, *args, extra=extra)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from kvflags.errors import KvflagsError
+from kvflags_collector.logs import Seldom
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.roles import LEASE_US, Role, Superseded, Term, holder_name, release, take
 
@@ -41,6 +42,7 @@ class Worker:
         self._clock, self._holder, self._every_s = clock, holder or holder_name(db), every_s
         self._term: Term | None = None
         self._taken_s = 0.0
+        self._seldom = Seldom(_log)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kvflags-{role}", daemon=True)
 
@@ -70,7 +72,7 @@ class Worker:
         except KvflagsError as error:
             # The database cannot answer now; the next pass does the same work.
             rest = None
-            _log.warning("%s put off: %s", self._role, error)
+            self._seldom.say(logging.WARNING, "%s put off: %s", self._role, error)
         except Exception:  # noqa: BLE001 (see below)
             # Without its pass no epoch ends and nothing is rolled up, so whatever it was, the thread outlives it.
             rest = None

@@ -53,3 +53,20 @@ def test_settings_out_of_range(wrong):
     with pytest.raises(UsageError) as refused:
         Settings(**wrong)
     assert refused.value.hint
+
+
+def test_what_fails_again_and_again_is_said_once_a_minute(caplog):
+    now = [0.0]
+    seldom = logs.Seldom(logging.getLogger("a"), clock=lambda: now[0])
+    for now[0] in range(121):
+        seldom.say(logging.ERROR, "could not store %s", now[0])
+        seldom.say(logging.WARNING, "put off")
+    said = [(record.getMessage(), getattr(record, "unsaid", 0)) for record in caplog.records]
+    assert said == [
+        ("could not store 0", 0),
+        ("put off", 0),
+        ("could not store 60", 59),
+        ("put off", 59),
+        ("could not store 120", 59),
+        ("put off", 59),
+    ]

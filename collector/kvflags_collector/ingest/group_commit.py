@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from kvflags.errors import Unavailable
 from kvflags_collector.ingest.limits import Refused
+from kvflags_collector.logs import Seldom
 
 __all__ = ["GroupCommit"]
 
@@ -25,10 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class GroupCommit(ABC, Generic[Item]):
-    """One thread and its queue; started and closed with the server. `most`: a group ends once it is of that size."""
+    """One thread and its queue; started and closed with the server.
 
-    def __init__(self, name: str, most: int) -> None:
-        self._most = most
+    what: it stores, in the plural. most: a group ends once it is of that size.
+    """
+
+    def __init__(self, name: str, what: str, most: int) -> None:
+        self._what, self._most = what, most
+        self._seldom = Seldom(log)
         self._queue: SimpleQueue[tuple[Item, asyncio.Future[None]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"kvflags-{name}", daemon=True)
         # Held for an append only: nothing is queued behind the end mark, where nobody would answer it.
@@ -70,9 +75,13 @@ class GroupCommit(ABC, Generic[Item]):
     def _store(self, items: list[Item]) -> None:
         """Write and commit; safe to repeat."""
 
-    @abstractmethod
     def _refusal(self, error: Exception) -> Refused:
         """What requests are told that failed: one on its own, or all of a group for which there was no database."""
+        if isinstance(error, Unavailable):
+            self._seldom.say(logging.ERROR, "could not store %s: %s", self._what, error.message)
+        else:
+            log.error("could not store %s", self._what, exc_info=error)
+        return Refused(503, f"the {self._what} could not be stored: try again")
 
     @abstractmethod
     def _size(self, item: Item) -> int:

@@ -6,20 +6,15 @@ Another than that of spans, because its transactions read before they write, and
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import Protocol
 
 from sqlalchemy import Connection
 
-from kvflags.errors import Unavailable
 from kvflags_collector.ingest.group_commit import GroupCommit
-from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.store.database import Database
 
 __all__ = ["Keepable", "Keeper"]
-
-log = logging.getLogger(__name__)
 
 # Requests in one transaction: 64 engines' outcomes are about 20 ms of merging.
 _GROUP = 64
@@ -41,7 +36,7 @@ class Keeper(GroupCommit[Keepable]):
     """Stores what `outcomes` and `events` decoded. One per process; started and closed with the server."""
 
     def __init__(self, db: Database) -> None:
-        super().__init__("keeper", _GROUP)
+        super().__init__("keeper", "outcomes or events", _GROUP)
         self._db = db
 
     def _size(self, item: Keepable) -> int:
@@ -52,9 +47,3 @@ class Keeper(GroupCommit[Keepable]):
             kept = [item.store(conn) for item in items]
         for item, refused in zip(items, kept, strict=True):
             item.rejected.update(refused)
-
-    def _refusal(self, error: Exception) -> Refused:
-        if isinstance(error, Unavailable):
-            return Refused(503, f"{error.message}: try again")
-        log.error("could not store outcomes or events", exc_info=error)
-        return Refused(503, "this could not be stored: try again")

@@ -101,7 +101,8 @@ def _as_unavailable() -> Iterator[None]:
     try:
         yield
     except OperationalError as error:
-        message = f"the database cannot answer: {error.orig}"
+        # PostgreSQL's are of several lines.
+        message = f"the database cannot answer: {' '.join(str(error.orig).split())}"
         raise Unavailable(message, hint="see the collector's log", code=ErrorCode.DATABASE_BUSY) from error
 
 

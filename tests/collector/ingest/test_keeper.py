@@ -60,7 +60,7 @@ def test_one_that_fails_costs_itself_only(db, keeper, caplog):
     assert (_count(db), bad.rejected, "bad luck" in caplog.text) == (5, Counter(), True)
 
 
-def test_a_database_that_cannot_answer_is_asked_once_for_all(db, keeper):
+def test_a_database_that_cannot_answer_is_asked_once_for_all(db, keeper, caplog):
     asked = []
 
     def busy() -> None:
@@ -78,8 +78,12 @@ def test_a_database_that_cannot_answer_is_asked_once_for_all(db, keeper):
         return await asyncio.gather(*sent, return_exceptions=True)
 
     answers = asyncio.run(together())
-    assert {str(answer) for answer in answers} == {"the database is busy: try again"}
+    assert {str(answer) for answer in answers} == {"the outcomes or events could not be stored: try again"}
     assert (len(asked) <= 2, _count(db)) == (True, 0)
+    # However many groups fail: a line, and no traceback.
+    [record] = caplog.records
+    assert record.getMessage() == "could not store outcomes or events: the database is busy"
+    assert (record.levelname, record.exc_info) == ("ERROR", None)
 
 
 def test_a_closed_keeper_asks_clients_to_come_back(db, keeper):

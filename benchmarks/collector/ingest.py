@@ -185,7 +185,9 @@ def stages(bodies: list[bytes], folder: str, zipped: bool) -> dict[str, float]:
         for at in range(0, len(requests), 8):
             group = requests[at : at + 8]
             with db.write() as conn:
-                insert_resources(conn, {pair for one in group for pair in one.resources.items()})
+                insert_resources(
+                    conn, {pair for one in group for pair in one.resources.items()}, time.time_ns() // 1000
+                )
                 for one in group:
                     insert_spans(conn, one.rows, one.names, one.constants)
                 mark_minutes(conn, set().union(*(one.minutes for one in group)), [])

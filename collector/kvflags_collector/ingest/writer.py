@@ -53,7 +53,7 @@ class Writer(GroupCommit[Decoded]):
         on_mismatch: OnMismatch = on_handshake_failure,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        super().__init__("writer", _GROUP_ROWS)
+        super().__init__("writer", "spans", _GROUP_ROWS)
         self._db = db
         self._on_mismatch = on_mismatch
         self._clock = clock
@@ -67,8 +67,7 @@ class Writer(GroupCommit[Decoded]):
     def _refusal(self, error: Exception) -> Refused:
         if isinstance(error, _BAD_DATA):
             return Refused(400, f"the spans cannot be stored: {error}")
-        log.error("could not store spans", exc_info=error)
-        return Refused(503, "the spans could not be stored: try again")
+        return super()._refusal(error)
 
     def _stored(self, requests: list[Decoded]) -> None:
         if mismatches := {mismatch for decoded in requests for mismatch in decoded.mismatches}:
@@ -88,16 +87,17 @@ class Writer(GroupCommit[Decoded]):
             self._commit(last)
 
     def _commit(self, requests: list[Decoded]) -> None:
+        now_us = self._clock() // 1000
         with self._db.append() as conn:
             seen = known(conn, {request.digest for request in requests})
             fresh = {request.digest: request for request in requests if request.digest not in seen}
             stored = list(fresh.values())
             self.duplicates += len(requests) - len(stored)
-            insert_resources(conn, {pair for request in stored for pair in request.resources.items()})
+            insert_resources(conn, {pair for request in stored for pair in request.resources.items()}, now_us)
             for request in stored:
                 insert_spans(conn, request.rows, request.names, request.constants)
             mark_minutes(conn, _union(r.minutes for r in stored), _union(r.ranked for r in stored))
-            remember(conn, fresh.keys() - {b""}, self._clock() // 1000)
+            remember(conn, fresh.keys() - {b""}, now_us)
 
     def _tell(self, mismatches: set[Mismatch]) -> None:
         # The spans are stored, and heartbeats show the same mixed generation: a failure here is nobody's.

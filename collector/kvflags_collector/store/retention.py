@@ -19,7 +19,8 @@ from kvflags_collector.store import rollup_tables as tables
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.outcome_tables import events, outcomes_hour
 from kvflags_collector.store.roles import Role, Term
-from kvflags_collector.store.telemetry_tables import spans
+from kvflags_collector.store.spans import SEEN_TO_US
+from kvflags_collector.store.telemetry_tables import resources, spans
 from kvflags_collector.times import SECOND
 from kvflags_collector.worker import Worker
 
@@ -67,6 +68,9 @@ def maintain(db: Database, now_us: int, keep: Retention | None = None, write: Wr
         (tables.presence.c.hour_us, hours_us),
     ):
         done &= _clear(write, column, until_us)
+    with db.read() as conn:
+        resources_us = _unused(conn, now_us)
+    done &= _clear(write, resources.c.seen_us, resources_us)
     with write() as conn:
         _forget_points(conn, now_us - _ACCEPTED_US)
         _give_back(conn)
@@ -108,6 +112,13 @@ def _ends(conn: Connection, now_us: int, keep: Retention) -> tuple[int, int, int
     )
 
 
+def _unused(conn: Connection, now_us: int) -> int:
+    """A resource that came last before this time has no span any more: the first that is kept came later."""
+    first_ns = conn.scalar(select(func.min(spans.c.start_ns)))
+    # A span that ingest takes began at most an hour after it came.
+    return (now_us if first_ns is None else first_ns // 1000) - SEEN_TO_US - 3600 * SECOND
+
+
 def _drop_day(write: Write, until_us: int, now_us: int) -> bool:
     """The oldest day of spans, where it is over; and make tomorrow's table before its first span comes."""
     with write() as conn:
@@ -120,7 +131,7 @@ def _drop_day(write: Write, until_us: int, now_us: int) -> bool:
 
 
 def _clear(write: Write, column: Column[Any], until: int) -> bool:
-    """Delete what is before `until`, about 10,000 rows at most; whether that was all. `column` begins a table's key."""
+    """Delete what is before `until`, about 10,000 rows at most; whether that was all. `column` begins an index."""
     table: Table = column.table
     with write() as conn:
         next_piece = select(column).where(column < until).order_by(column).offset(_ROWS).limit(1)

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import ColumnElement, Connection, Table, literal_column, select
 
-from kvflags_collector.store import bulk_postgresql, bulk_sqlite
+from kvflags_collector.store import bulk_postgresql, bulk_sqlite, locks
 from kvflags_collector.store.rollup_tables import dirty_minutes
 from kvflags_collector.store.skew import true_minutes
 from kvflags_collector.store.telemetry_tables import resources, spans
 
-__all__ = ["insert_resources", "insert_spans", "mark_minutes", "new_mark"]
+__all__ = ["SEEN_TO_US", "insert_resources", "insert_spans", "mark_minutes", "new_mark"]
 
 
 def _insert(table: Table, *names: str) -> str:
@@ -29,16 +29,20 @@ def _insert(table: Table, *names: str) -> str:
 
 
 _COLUMNS = tuple(column.name for column in spans.columns)
-_RESOURCES = f"{_insert(resources, 'fingerprint', 'attributes')} DO NOTHING"
+_RESOURCES = f"{_insert(resources, 'fingerprint', 'attributes', 'seen_us')} DO NOTHING"
+_SEEN = "UPDATE resources SET seen_us = ? WHERE fingerprint = ? AND seen_us < ?"
+# Written once a day and not with every request: a row that collectors update is a row that they wait for.
+SEEN_TO_US = 86_400 * 10**6
 # What is marked already gets the new mark, and is due at once.
 _MARK = (
     f"{_insert(dirty_minutes, 'minute_us', 'deployment', 'mark', 'due_us')}"
     " (minute_us, deployment) DO UPDATE SET mark = excluded.mark, due_us = excluded.due_us"
 )
-# A span says in which minutes the other ranks of its transfer count.
-_RANKED = (
-    "SELECT DISTINCT start_ns / 60000000000 * 60000000, deployment FROM spans WHERE trace_id = ? AND world_size > 1"
-)
+# Values bound in one statement; SQLite takes 32,766.
+_BATCH = 500
+# Spelled out, not bound: only so does SQLite see that its index of spans with several ranks serves.
+_SEVERAL = spans.c.world_size > literal_column("1")
+_MINUTE: ColumnElement[int] = literal_column("start_ns / 60000000000 * 60000000")
 
 
 def insert_spans(
@@ -56,9 +60,12 @@ def insert_spans(
         bulk.insert(conn, rows, names, constants)
 
 
-def insert_resources(conn: Connection, documents: Iterable[tuple[bytes, str]]) -> None:
-    """(fingerprint, JSON) of each resource; those that are there already are left."""
-    _many(conn, _RESOURCES, sorted(documents))
+def insert_resources(conn: Connection, documents: Iterable[tuple[bytes, str]], now_us: int) -> None:
+    """(fingerprint, JSON) of each resource seen now; of those that are there already, note the day."""
+    known = sorted(documents)
+    # First, so that one that the maintainer takes away at this moment is put back below.
+    _many(conn, _SEEN, [(now_us, fingerprint, now_us - SEEN_TO_US) for fingerprint, _ in known])
+    _many(conn, _RESOURCES, [(*one, now_us) for one in known])
 
 
 def mark_minutes(conn: Connection, minutes: Iterable[tuple[int, str]], ranked: Iterable[bytes]) -> None:
@@ -68,10 +75,18 @@ def mark_minutes(conn: Connection, minutes: Iterable[tuple[int, str]], ranked: I
     minutes: a late rank changes the minute in which the earliest counts, an early one takes the transfer away from it.
     """
     found = set(minutes)
-    for trace_id in ranked:
-        found.update((row[0], row[1]) for row in conn.exec_driver_sql(_native(conn, _RANKED), (trace_id,)))
+    if traces := sorted(ranked):
+        locks.for_ranks(conn, {deployment for _, deployment in found})
+        found |= _minutes_of(conn, traces)
     mark = new_mark()
     _many(conn, _MARK, [(minute, deployment, mark, 0) for minute, deployment in sorted(true_minutes(conn, found))])
+
+
+def _minutes_of(conn: Connection, traces: Sequence[bytes]) -> set[tuple[int, str]]:
+    """The (minute_us, deployment) in which ranks of these transfers began, by their own dates."""
+    ranks = select(_MINUTE, spans.c.deployment).where(_SEVERAL).distinct()
+    some = (traces[at : at + _BATCH] for at in range(0, len(traces), _BATCH))
+    return {(row[0], row[1]) for batch in some for row in conn.execute(ranks.where(spans.c.trace_id.in_(batch)))}
 
 
 def _many(conn: Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:

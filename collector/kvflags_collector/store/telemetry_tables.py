@@ -69,6 +69,8 @@ resources = Table(
     metadata,
     Column("fingerprint", LargeBinary(16), primary_key=True),
     Column("attributes", JSON, nullable=False),
+    # When it came last, to the day: who it belongs to is known until then, and its spans are gone some time after.
+    Column("seen_us", BigInteger, nullable=False, server_default="0", index=True),
 )
 
 # Of each request stored lately its hash.

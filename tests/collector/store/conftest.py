@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 
 from kvflags_collector.store import rollup_tables
 from kvflags_collector.store.database import Database
@@ -65,11 +65,15 @@ class Raw:
 
     def store(self, *rows: dict[str, Any]) -> None:
         """As the writer does: the spans and what they make dirty, in one transaction."""
+        with self.db.append() as conn:
+            self.write(conn, *rows)
+
+    def write(self, conn: Connection, *rows: dict[str, Any]) -> None:
+        """The same, in a transaction of the caller's."""
         minutes = {(row["start_ns"] // (60 * 10**9) * 60_000_000, row["deployment"]) for row in rows}
         ranked = {row["trace_id"] for row in rows if row["world_size"] > 1}
-        with self.db.write() as conn:
-            insert_spans(conn, [tuple(row.values()) for row in rows])
-            mark_minutes(conn, minutes, ranked)
+        insert_spans(conn, [tuple(row.values()) for row in rows])
+        mark_minutes(conn, minutes, ranked)
 
     def rank(self, row: dict[str, Any]) -> Rank:
         """What the roll-ups look at of a span without attributes."""
@@ -94,3 +98,9 @@ class Raw:
 @pytest.fixture
 def raw(db: Database) -> Raw:
     return Raw(db)
+
+
+@pytest.fixture(scope="session")
+def raw_on() -> type[Raw]:
+    """raw_on(db): for tests that have several collectors."""
+    return Raw

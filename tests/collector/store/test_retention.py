@@ -12,7 +12,8 @@ from kvflags_collector.store import partitions, retention
 from kvflags_collector.store.levels import DAY, HOUR, MINUTE
 from kvflags_collector.store.outcome_tables import events, outcomes_hour
 from kvflags_collector.store.retention import Maintainer, Retention, maintain
-from kvflags_collector.store.telemetry_tables import spans
+from kvflags_collector.store.spans import insert_resources
+from kvflags_collector.store.telemetry_tables import resources, spans
 
 DAY_US = 86_400 * 10**6
 
@@ -74,6 +75,28 @@ def test_a_pass_removes_a_bounded_piece(db, raw, monkeypatch):
         left.append(_count(db, events))
     assert left == [24, 13, 2]
     assert _count(db, events) == 0
+
+
+def test_a_resource_goes_with_its_last_span(db, raw):
+    old, new, again = (letter * 16 for letter in (b"o", b"n", b"a"))
+
+    def came(day, *fingerprints):
+        with db.append() as conn:
+            insert_resources(conn, {(one, "{}") for one in fingerprints}, raw.noon_us + day * DAY_US)
+        at = raw.noon_ns + day * DAY_US * 1000
+        raw.store(*(raw.span(n, start_ns=at + n, resource=one) for n, one in enumerate(fingerprints, 1)))
+
+    came(0, old, again)
+    came(5, again)
+    came(10, new)
+    raw.settle()
+    left = {}
+    for day in (14, 18, 23, 40):
+        _all(db, raw.noon_us + day * DAY_US)
+        with db.read() as conn:
+            left[day] = set(conn.scalars(select(resources.c.fingerprint)))
+            assert set(conn.scalars(select(spans.c.resource))) <= left[day]
+    assert left == {14: {old, new, again}, 18: {new, again}, 23: {new}, 40: set()}
 
 
 def test_points_are_forgotten_when_nobody_can_send_them_again(db, raw):

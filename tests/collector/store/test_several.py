@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +21,7 @@ from kvflags_collector.store import partitions
 from kvflags_collector.store.control_tables import collector_keys, collectors, pins
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollup_tables import dirty_minutes
+from kvflags_collector.store.rollups import roll
 from kvflags_collector.store.spans import insert_resources, insert_spans, mark_minutes
 from kvflags_collector.store.telemetry_tables import spans
 
@@ -116,7 +118,7 @@ def test_the_same_spans_stored_by_both_at_once_are_there_once(two):
     def store(db: Database, turned: bool) -> None:
         for _ in range(5):
             with db.append() as conn:
-                insert_resources(conn, {(bytes([n]), "{}") for n in range(20)})
+                insert_resources(conn, {(bytes([n]), "{}") for n in range(20)}, NOW)
                 insert_spans(conn, rows[::-1] if turned else rows)
                 mark_minutes(conn, {(minute, "a") for minute in range(50)}, [])
 
@@ -143,6 +145,39 @@ def test_a_day_is_made_while_somebody_reads_the_others_and_dropped_when_nobody_d
     with one.append(wait_s=0.05) as conn:
         partitions.drop(conn, DAY)
         assert conn.scalars(select(spans.c.start_ns)).all() == [(DAY + 1) * partitions.DAY_NS + 1]
+
+
+def _waiting(db: Database) -> int:
+    """Sessions that wait for a lock."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with db.read() as conn:
+        return int(conn.exec_driver_sql(asked).scalar_one())
+
+
+@pytest.mark.parametrize("first", ["early", "late"])
+def test_ranks_that_two_store_at_once_are_one_transfer_whoever_commits_first(two, raw_on, first):
+    one, other = (raw_on(db) for db in two)
+    failed = {"status": 2, "error_type": "transfer_failed"}
+    rows = [one.ranked(0, at=60 * 10**9 - 1, **failed), one.ranked(1, at=60 * 10**9 + 5, **failed)]
+    mine, theirs = rows if first == "early" else rows[::-1]
+    with one.db.append() as conn:
+        # Else who comes second waits for its day to be made.
+        partitions.ensure(conn, {one.noon_ns // partitions.DAY_NS})
+    with ThreadPoolExecutor(1) as pool:
+        with one.db.append() as conn:
+            one.write(conn, mine)
+            storing = pool.submit(other.store, theirs)
+            while not (storing.done() or _waiting(other.db)):
+                time.sleep(0.01)
+            roll(other.db, other.settled_us)
+        storing.result()
+    roll(other.db, other.settled_us)
+    found = other.rows()
+    other.clear()
+    other.store(*rows)
+    roll(other.db, other.settled_us)
+    assert found == other.rows()
+    assert [(row["minute_us"], row["transfers"]) for row in found] == [(other.noon_us, 1)]
 
 
 def test_a_stalled_database_is_told_in_time(two):

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from kvflags.errors import UsageError
 from kvflags.settings import id_problem
 
-__all__ = ["duration", "identity", "labels", "percentage", "ramp_step"]
+__all__ = ["duration", "identity", "labels", "moment", "percentage", "ramp_step"]
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
@@ -65,3 +67,16 @@ def percentage(text: str) -> float:
     if value % Decimal("0.001"):
         raise UsageError(f"a percentage has at most three decimals, not {text}", hint="such as 12.5%")
     return float(value)
+
+
+def moment(text: str, option: str, now: datetime) -> datetime:
+    """A time as RFC 3339 has it (UTC where it names no zone), or how long before `now`: `24h`, `7d`.
+
+    Raises UsageError naming `option`.
+    """
+    with suppress(ValueError):
+        when = datetime.fromisoformat(text)
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+    with suppress(UsageError, OverflowError):
+        return now - timedelta(seconds=duration(text, option))
+    raise UsageError(f"{option}: not a time: {text!r}", hint="such as 2027-02-14T12:00:00Z, or 24h for a day ago")

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-__all__ = ["watched"]
+__all__ = ["advancing", "watched"]
 
 _T = TypeVar("_T")
 
@@ -21,3 +21,18 @@ def watched(results: Iterable[_T], doing: str, total: int) -> Iterable[_T]:
     from rich.progress import track
 
     return track(results, doing, total=total, console=Console(stderr=True), transient=True)
+
+
+def advancing(results: Iterable[tuple[float, _T]], doing: str) -> Iterator[_T]:
+    """The results of (share done by then, result), with a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield from (result for _, result in results)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(doing, total=1.0)
+        for share, result in results:
+            progress.update(task, completed=share)
+            yield result

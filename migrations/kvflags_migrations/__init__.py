@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from kvflags.errors import ErrorCode, OperatorError, UsageError
 from kvflags_collector.store import locks
-from kvflags_collector.store.connect import engine_for, exclusive, is_new, writing
+from kvflags_collector.store.connect import exclusive, is_new, opened, writing
 
 __all__ = ["check", "check_engine", "current", "downgrade", "head", "upgrade", "upgrade_engine"]
 
@@ -33,21 +32,21 @@ def upgrade(url: str, revision: str = "head") -> str:
     Refused while an SQLite file is served. Collectors on a PostgreSQL go on: at a revision that is newer than theirs
     they are not ready any more, and are to be replaced.
     """
-    with exclusive(url), _engine(url) as engine:
+    with exclusive(url), opened(url) as engine:
         upgrade_engine(engine, revision)
         return _found(engine) or ""
 
 
 def downgrade(url: str, revision: str) -> str | None:
     """Take the database down to `revision` ("base": empty); data of later ones is lost. Refused as `upgrade` is."""
-    with exclusive(url), _engine(url) as engine:
+    with exclusive(url), opened(url) as engine:
         _run(engine, command.downgrade, revision)
         return _found(engine)
 
 
 def current(url: str) -> str | None:
     """The database's revision, None where it has none. Takes no lock."""
-    with _engine(url) as engine:
+    with opened(url) as engine:
         if is_new(engine):
             return None
         with engine.connect() as conn:
@@ -56,7 +55,7 @@ def current(url: str) -> str | None:
 
 def check(url: str) -> None:
     """OperatorError `database_revision` unless the database is at the head. Takes no lock."""
-    with _engine(url) as engine:
+    with opened(url) as engine:
         check_engine(engine)
 
 
@@ -113,15 +112,6 @@ def _run(engine: Engine, step: Callable[[Config, str], None], revision: str) -> 
             step(config, revision)
     except CommandError as error:
         raise UsageError(f"no way to revision {revision!r}: {error}", hint="see `kvflags db current`") from error
-
-
-@contextmanager
-def _engine(url: str) -> Iterator[Engine]:
-    engine = engine_for(url)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def _config() -> Config:

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PLC0415 - see the package's docstring: what is heavy is imported when it is needed
-"""`kvflags db`: bring a database to this release's revision, or tell where it is. Imports the service when called."""
+"""`kvflags db`: bring a database to this release's revision, tell where it is, look after what is in it.
+
+Imports the service when called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from kvflags.errors import OperatorError
+from kvflags_cli.commands import db_upkeep
 from kvflags_cli.exit_codes import ExitCode
+from kvflags_cli.extras import needs_the_collector
 from kvflags_cli.options import AsJson, Db, example
 from kvflags_cli.output import say, show
 from kvflags_cli.settings import DEFAULT_DB
 
-__all__ = ["app", "needs_the_collector", "revisions"]
+__all__ = ["app", "revisions"]
 
 app = typer.Typer(
-    help="Create, upgrade and inspect the collector's database. Stop the collector before a change.",
+    help="Create, upgrade, inspect, shrink and export the collector's database. Stop the collector before a change.",
     rich_markup_mode=None,
     epilog=example("kvflags db upgrade --db sqlite:///kvflags.db"),
 )
-
-# Ours, or a library of the extra: what may be missing where only `kvflags[cli]` is installed.
-_OPTIONAL = frozenset({"alembic", "fastapi", "jinja2", "numpy", "pydantic", "scipy", "sqlalchemy", "uvicorn"})
 
 Down = Annotated[str, typer.Argument(metavar="REVISION", help="Where to: `base`, or a revision.", show_default=False)]
 
@@ -65,25 +64,16 @@ def check(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
         raise typer.Exit(ExitCode.FINDING)
 
 
+app.command(epilog=db_upkeep.VACUUM_EXAMPLE)(db_upkeep.vacuum)
+app.command(epilog=db_upkeep.EXPORT_EXAMPLE)(db_upkeep.export)
+
+
 def revisions(url: str) -> tuple[str | None, str]:
     """The database's revision (None: it has none) and the one that this release needs."""
     with needs_the_collector():
         import kvflags_migrations as migrations
 
         return migrations.current(url), migrations.head()
-
-
-@contextmanager
-def needs_the_collector() -> Iterator[None]:
-    """Turns a missing library of the collector's extra into the command that installs it."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in _OPTIONAL:
-            raise
-        raise OperatorError(
-            f"the collector is not installed here: {missing.name} is missing", hint="pip install 'kvflags[collector]'"
-        ) from missing
 
 
 def _show(url: str, as_json: bool) -> tuple[str | None, str]:

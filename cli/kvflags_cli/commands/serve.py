@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from kvflags_cli.commands.db import needs_the_collector
+from kvflags_cli.extras import needs_the_collector
 from kvflags_cli.options import AsJson, Db, example
 from kvflags_cli.output import show
 from kvflags_cli.parse import duration

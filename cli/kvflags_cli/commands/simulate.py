@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kvflags_cli.commands.db import needs_the_collector
+from kvflags_cli.extras import needs_the_collector
 from kvflags_cli.options import AsJson, example
 from kvflags_cli.output import show
 from kvflags_cli.progress import watched

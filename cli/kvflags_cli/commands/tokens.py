@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from kvflags_cli.commands import connect
-from kvflags_cli.commands.db import needs_the_collector
+from kvflags_cli.extras import needs_the_collector
 from kvflags_cli.forms import Form
 from kvflags_cli.options import AsJson, Author, Collector, Output, example
 from kvflags_cli.output import say, show

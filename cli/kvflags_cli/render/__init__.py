@@ -45,6 +45,7 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "exit_codes": local.exit_codes,
     "engine": local.engine,
     "explanation": rollout.explanation,
+    "export": local.export,
     "flag": flags.flag,
     "flags": flags.flags,
     "feedback": feedback.feedback,
@@ -70,4 +71,5 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "token": access.token,
     "tokens": access.tokens,
     "topic": local.topic,
+    "vacuum": local.vacuum,
 }

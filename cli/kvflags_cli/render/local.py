@@ -9,11 +9,22 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from kvflags_cli.render.numbers import ABSENT
+from kvflags_cli.render.numbers import ABSENT, count, size
 from kvflags_cli.render.tables import heading, pairs, table
 from kvflags_cli.render.words import outcome
 
-__all__ = ["config", "config_origins", "database", "doctor", "engine", "environment", "exit_codes", "topic"]
+__all__ = [
+    "config",
+    "config_origins",
+    "database",
+    "doctor",
+    "engine",
+    "environment",
+    "exit_codes",
+    "export",
+    "topic",
+    "vacuum",
+]
 
 Json = dict[str, Any]
 
@@ -92,3 +103,12 @@ def database(document: Json) -> Iterable[RenderableType]:
     return [
         pairs([("database", document["url"]), ("revision", document["revision"] or "none"), ("head", document["head"])])
     ]
+
+
+def vacuum(document: Json) -> Iterable[RenderableType]:
+    sizes = [(name, size(document[f"{name}_bytes"])) for name in ("before", "after")]
+    return [pairs([("database", document["url"]), *sizes])]
+
+
+def export(document: Json) -> Iterable[RenderableType]:
+    return [pairs([("file", document["path"]), ("spans", count(document["spans"]))])]

@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError
 from kvflags.errors import OperatorError, UsageError
 from kvflags_collector.store import postgresql, sqlite
 
-__all__ = ["engine_for", "exclusive", "is_new", "reading", "shown", "writing"]
+__all__ = ["engine_for", "exclusive", "is_new", "opened", "reading", "shown", "vacuum", "writing"]
 
 _SQLITE = frozenset({"sqlite", "sqlite+pysqlite"})
 _POSTGRESQL = frozenset({"postgresql", "postgresql+psycopg"})
@@ -28,6 +28,16 @@ def engine_for(url: str) -> Engine:
         parsed, pool_size=16, max_overflow=16, json_serializer=_compact, json_deserializer=_plain
     )
     return engine
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    """An engine for this URL, closed at the end."""
+    engine = engine_for(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def exclusive(url: str) -> AbstractContextManager[None]:
@@ -66,6 +76,17 @@ def writing(engine: Engine) -> Iterator[Connection]:
         conn.execution_options(**{sqlite.WRITE: True})
         with conn.begin():
             yield conn
+
+
+def vacuum(engine: Engine) -> tuple[int, int]:
+    """Make the database as small as what is in it; bytes before and after. Blocks; an SQLite file must be held.
+
+    OperatorError where the disk has no room for it.
+    """
+    kind = sqlite if engine.dialect.name == "sqlite" else postgresql
+    before = kind.size(engine)
+    kind.vacuum(engine)
+    return before, kind.size(engine)
 
 
 def shown(url: str) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Engine, create_engine, event
 
 from kvflags.errors import OperatorError
 
-__all__ = ["SNAPSHOT", "engine_for"]
+__all__ = ["SNAPSHOT", "engine_for", "size", "vacuum"]
 
 # Execution options of a transaction that reads: one state throughout, and nothing written by mistake.
 SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -46,6 +46,21 @@ def engine_for(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - those of c
         ) from error
     event.listen(engine, "connect", _on_connect)
     return engine
+
+
+def size(engine: Engine) -> int:
+    """Bytes on disk, without the server's own log."""
+    with engine.connect() as conn:
+        return int(conn.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+
+
+def vacuum(engine: Engine) -> None:
+    """Make room in the tables for what comes, and count what is in them for the planner. Beside those who use them.
+
+    Not FULL, which would lock everybody out: what lies free stays with its table, unless it is at the end.
+    """
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        conn.exec_driver_sql("VACUUM (ANALYZE)")
 
 
 def _on_connect(connection: Any, _: object) -> None:  # noqa: ANN401 - the driver is optional, and so are its types

@@ -2,7 +2,10 @@
 """Migrations: up, down and up again with data; one line of history; the tables that the code believes in."""
 
 import importlib
+import json
 import pkgutil
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -169,6 +172,21 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(url, raw):
     with pytest.raises(Exception, match="already exists"):
         migrations.upgrade(url)
     assert shape_of(url) == before
+
+
+def test_processes_that_upgrade_at_once_do_it_once(url, raw):
+    migrations.upgrade(url, "0001_control")
+    raw("INSERT INTO collectors VALUES ('one', 7)")
+    command = [sys.executable, "-m", "kvflags_cli", "db", "upgrade", "--db", url, "--json"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    told = [(json.loads(process.communicate()[0]), process.returncode) for process in processes]
+    # A file is for one process, so the others may find it held; on PostgreSQL they wait.
+    done = [document["data"]["revision"] for document, code in told if code == 0]
+    refused = [document["error"]["code"] for document, code in told if code != 0]
+    assert done == [migrations.head()] * len(done) != []
+    assert refused == ([ErrorCode.DATABASE_BUSY] * len(refused) if url.startswith("sqlite") else [])
+    migrations.check(url)
+    assert raw("SELECT * FROM collectors") == [("one", 7)]
 
 
 def test_a_revision_that_does_not_exist(url):

@@ -27,7 +27,7 @@ from kvflags.telemetry.instruments import INSTRUMENTS
 from kvflags_cli.app import app
 from kvflags_cli.exit_codes import MEANINGS
 from kvflags_cli.settings import VARIABLES
-from kvflags_collector.api.schemas import FlagFile
+from kvflags_collector.api.schemas.flags import FlagFile
 from kvflags_collector.app import create_app
 from kvflags_collector.feedback import document as report
 from kvflags_collector.hub.schema import Signed

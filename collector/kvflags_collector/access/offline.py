@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from kvflags.errors import UsageError
 from kvflags_collector.access import tokens
-from kvflags_collector.api.schemas import NewToken
+from kvflags_collector.api.schemas.access import NewToken
 from kvflags_collector.store.database import Database
 from kvflags_collector.times import now_us
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from sqlalchemy import Connection
 
 from kvflags_collector.api.once import Once
-from kvflags_collector.api.schemas import CanaryResult
+from kvflags_collector.api.schemas.feedback import CanaryResult
 from kvflags_collector.rollout import canaries
 
 __all__ = ["router"]

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from kvflags.errors import ErrorCode, Unavailable
 from kvflags_collector.api.context import Ctx, Received
 from kvflags_collector.api.paging import Listed, Paged
-from kvflags_collector.api.schemas import HeartbeatBody, RegisterBody
+from kvflags_collector.api.schemas.engines import HeartbeatBody, RegisterBody
 from kvflags_collector.rollout import inventory, ledger
 
 __all__ = ["router"]

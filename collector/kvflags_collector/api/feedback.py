@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once
-from kvflags_collector.api.schemas import Change, EditFeedback, GiveFeedback
+from kvflags_collector.api.schemas.feedback import EditFeedback, GiveFeedback
+from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.feedback import given
 from kvflags_collector.feedback.signals import signals
 from kvflags_collector.rollout import flags

@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from kvflags.errors import UsageError
 from kvflags_collector.api.once import Once
-from kvflags_collector.api.schemas import Aim, Apply, Change, FlagFile
+from kvflags_collector.api.schemas.flags import Aim, Apply, FlagFile
+from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.rollout import flags, spec
 
 __all__ = ["router"]

@@ -15,18 +15,11 @@ from kvflags.flags import Flag, Step
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once, etag
 from kvflags_collector.api.paging import Listed, Paged
-from kvflags_collector.api.schemas import (
-    Change,
-    Create,
-    Decide,
-    Extend,
-    Id,
-    KillSwitch,
-    Promote,
-    RampPlan,
-    Target,
-    Undo,
-)
+from kvflags_collector.api.schemas.deployments import Decide
+from kvflags_collector.api.schemas.fields import Id
+from kvflags_collector.api.schemas.flags import Create, Extend, KillSwitch, Target, Undo
+from kvflags_collector.api.schemas.ramps import Promote, RampPlan
+from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.feedback import report
 from kvflags_collector.rollout import assign, audit, course, decide, explain, flags, ramp, status
 from kvflags_collector.times import parsed

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Depends, Request
 from kvflags.errors import ErrorCode, NotFound
 from kvflags.signatures import public_key
 from kvflags_collector.api.context import Ctx, State
-from kvflags_collector.api.schemas import Admit, Signed
+from kvflags_collector.api.schemas.access import Admit
+from kvflags_collector.api.schemas.signed import Signed
 from kvflags_collector.hub import receive as receiving
 from kvflags_collector.hub import register, schema
 from kvflags_collector.hub.field_report import field_report

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvflags_collector.api.schemas import NAME
+from kvflags_collector.api.schemas.fields import NAME
 
 __all__ = ["BULK", "REQUEST", "SINGLE"]
 

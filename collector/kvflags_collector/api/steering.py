@@ -9,7 +9,8 @@ from fastapi import APIRouter
 
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once
-from kvflags_collector.api.schemas import Change, Declare, Force, Opt, Reopen
+from kvflags_collector.api.schemas.deployments import Declare, Force, Opt, Reopen
+from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.rollout import flags, steer, treated
 from kvflags_collector.rollout.audit import Actor
 from kvflags_collector.rollout.declared import Declaration

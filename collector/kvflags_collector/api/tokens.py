@@ -10,7 +10,8 @@ from fastapi import APIRouter
 from kvflags_collector.access import tokens
 from kvflags_collector.api.context import Ctx, Keys
 from kvflags_collector.api.paging import Listed, Paged
-from kvflags_collector.api.schemas import NewToken, Signed
+from kvflags_collector.api.schemas.access import NewToken
+from kvflags_collector.api.schemas.signed import Signed
 
 __all__ = ["router"]
 

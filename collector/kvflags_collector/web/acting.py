@@ -16,7 +16,7 @@ from starlette.routing import Route
 from kvflags.errors import Conflict, ErrorCode, NotFound, UsageError
 from kvflags.flags import Flag
 from kvflags_collector.access.sessions import Sessions
-from kvflags_collector.api.schemas import Change
+from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.rollout import course, flags
 from kvflags_collector.store.database import Database
 from kvflags_collector.web.answers import error, html

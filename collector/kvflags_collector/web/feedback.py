@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from kvflags_collector.access.sessions import Sessions
-from kvflags_collector.api.schemas import GiveFeedback
+from kvflags_collector.api.schemas.feedback import GiveFeedback
 from kvflags_collector.feedback import given
 from kvflags_collector.rollout import flags
 from kvflags_collector.store.database import Database

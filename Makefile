@@ -56,6 +56,7 @@ soak: setup ## The long tests: a million broken requests (an hour); KVFLAGS_SOAK
 	@KVFLAGS_SOAK_REQUESTS=$${KVFLAGS_SOAK_REQUESTS:-1000000} $(BIN)/python -m pytest -q tests/collector/ingest/test_fuzz.py tests/collector/ingest/spans/test_readers.py
 	@KVFLAGS_SOAK_KILLS=$${KVFLAGS_SOAK_KILLS:-50} $(BIN)/python -m pytest -q tests/collector/crash
 	@KVFLAGS_SOAK_CASES=$${KVFLAGS_SOAK_CASES:-300} $(BIN)/python -m pytest -q tests/collector/rollout/test_agreement.py tests/collector/api/test_fuzz_api.py
+	@KVFLAGS_SOAK_RELEASES=1 $(BIN)/python -m pytest -q tests/contract
 
 wheel: setup ## Build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -36,8 +36,8 @@ def register() -> None:
 
 def _widen(module: ModuleType) -> None:
     backend = module.CPUAttentionBackend
-    declared = backend.supported_kv_cache_layouts
-    if getattr(declared, "_kvflags_lab", False):
+    declared = getattr(backend, "supported_kv_cache_layouts", None)
+    if declared is None or getattr(declared, "_kvflags_lab", False):
         return
 
     def supported_kv_cache_layouts(cls: type) -> tuple[Any, ...]:  # noqa: ARG001 (vLLM calls it as a classmethod)

@@ -9,21 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from needed import program
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from chromium import PATIENCE_MS, chromium
+from chromium import accessible as nothing_wrong
+from playwright.sync_api import Browser, BrowserContext, Page
 from sites import Site
 from sites import sites as made_once
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-# No first run, no look for updates, no network but ours; glyphs as they are without a screen's hints.
-_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-_ARGUMENTS += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--font-render-hinting=none"]
-# A page is there within a second; whoever waits longer waits for a machine that others use too.
-_PATIENCE_MS = 30_000
 _FIGURES = pytest.StashKey[list[str]]()
-
-expect.set_options(timeout=_PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,16 +55,9 @@ def own_site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """No longer than a module: while it runs, so does an event loop in this thread, which other tests must not meet."""
-    chromium = program("chromium", "chromium")
-    with sync_playwright() as playwright:
-        yield from _launched(playwright, chromium)
-
-
-def _launched(playwright: Playwright, chromium: str) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(executable_path=chromium, args=_ARGUMENTS, timeout=120_000)
-    yield browser
-    browser.close()
+    """No longer than a module: see `chromium`."""
+    with chromium() as browser:
+        yield browser
 
 
 class Looked:
@@ -101,7 +87,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
 
     def look(*, broken_is_fine: bool = False, **options: object) -> Page:
         contexts.append(browser.new_context(timezone_id="Europe/Berlin", locale="en-GB", **options))  # type: ignore[arg-type]
-        contexts[-1].set_default_timeout(_PATIENCE_MS)
+        contexts[-1].set_default_timeout(PATIENCE_MS)
         made.append((Looked(contexts[-1]), broken_is_fine))
         return made[-1][0].page
 
@@ -116,12 +102,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
 @pytest.fixture
 def accessible() -> Callable[[Page], None]:
     """accessible(page): axe finds nothing wrong with what is shown now."""
-
-    def check(page: Page) -> None:
-        found = Axe().run(page)
-        assert found.violations_count == 0, f"{page.url}\n{found.generate_report()}"
-
-    return check
+    return nothing_wrong
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@
 import sqlite3
 
 import pytest
+from chromium import accessible, chromium
 from fleet import FLAG, eventually
 from link import Link, State
+from playwright.sync_api import expect
 
 from kvflags_cli.demo.traffic import prompts
 
@@ -120,6 +122,18 @@ def test_the_report_shows_that_the_treatment_took_hold(fleet, answered, names):
     verdict = fleet.report()["verdict"]
     assert verdict["state"] == "waiting"
     assert verdict["why"]
+
+
+def test_the_page_shows_what_the_engines_did(fleet, answered, names):
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{fleet.service.url}/rollouts/{FLAG}")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Waiting")
+        for name, arm in zip(names, ("treatment", "control"), strict=True):
+            row = page.locator("#deployments tbody tr").filter(has_text=f"test/engine/{name}").filter(has_text="r2")
+            expect(row).to_contain_text(arm)
+            expect(row).to_contain_text(str(ALL))
+        accessible(page)
 
 
 def test_spans_are_in_the_database_with_their_names(fleet, answered):

@@ -17,8 +17,9 @@ from kvflags_collector.ingest.limits import Refused
 from kvflags_collector.ingest.spans.decode import Decoded, Mismatch
 from kvflags_collector.rollout.mixed import on_handshake_failure
 from kvflags_collector.store.batches import forget, known, remember
+from kvflags_collector.store.bulk import Bulk
 from kvflags_collector.store.database import Database
-from kvflags_collector.store.spans import insert_resources, insert_spans, mark_minutes
+from kvflags_collector.store.spans import insert_all, insert_resources, mark_minutes
 
 __all__ = ["Writer"]
 
@@ -94,8 +95,7 @@ class Writer(GroupCommit[Decoded]):
             stored = list(fresh.values())
             self.duplicates += len(requests) - len(stored)
             insert_resources(conn, {pair for request in stored for pair in request.resources.items()}, now_us)
-            for request in stored:
-                insert_spans(conn, request.rows, request.names, request.constants)
+            insert_all(conn, (Bulk(one.rows, one.names, one.constants) for one in stored))
             mark_minutes(conn, _union(r.minutes for r in stored), _union(r.ranked for r in stored))
             remember(conn, fresh.keys() - {b""}, now_us)
 

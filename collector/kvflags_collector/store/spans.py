@@ -17,11 +17,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, literal_column, select
 
 from kvflags_collector.store import bulk_postgresql, bulk_sqlite, locks
+from kvflags_collector.store.bulk import Bulk
 from kvflags_collector.store.rollup_tables import dirty_minutes
 from kvflags_collector.store.skew import true_minutes
 from kvflags_collector.store.telemetry_tables import resources, spans
 
-__all__ = ["SEEN_TO_US", "insert_resources", "insert_spans", "mark_minutes", "new_mark"]
+__all__ = ["SEEN_TO_US", "insert_all", "insert_resources", "insert_spans", "mark_minutes", "new_mark"]
 
 
 def _insert(table: Table, *names: str) -> str:
@@ -51,13 +52,15 @@ def insert_spans(
     names: Sequence[str] = _COLUMNS,
     constants: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Rows of the columns `names`, and what all of them have in other columns; what is in neither is NULL.
+    """What is told in one go, as `insert_all` does."""
+    insert_all(conn, [Bulk(rows, names, constants)])
 
-    A span that is there already is left as it is: a retry counts once.
-    """
-    if rows:
-        bulk = bulk_sqlite if conn.dialect.name == "sqlite" else bulk_postgresql
-        bulk.insert(conn, rows, names, constants)
+
+def insert_all(conn: Connection, bulks: Iterable[Bulk]) -> None:
+    """All spans that a transaction stores. One that is there already is left as it is: a retry counts once."""
+    if some := [bulk for bulk in bulks if bulk.rows]:
+        kind = bulk_sqlite if conn.dialect.name == "sqlite" else bulk_postgresql
+        kind.insert(conn, some)
 
 
 def insert_resources(conn: Connection, documents: Iterable[tuple[bytes, str]], now_us: int) -> None:

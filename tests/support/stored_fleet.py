@@ -29,10 +29,11 @@ _EMPTY = EMPTY.to_bytes()
 class Fleet:
     """n deployments, replaced a minute after a ramp step, with hours of outcomes, transfers and heartbeats.
 
-    facts_of: of a deployment by its name; second: what the replacement registers and heartbeats instead.
+    facts_of: of a deployment by its name; then: facts that its replacement has instead; count: of the treated, half of
+    all unless given; second: what every replacement registers and heartbeats instead.
     """
 
-    def __init__(self, scene, n=20, *, days=3, facts_of=lambda _: {}, **second):
+    def __init__(self, scene, n=20, *, days=3, facts_of=lambda _: {}, then=lambda _: {}, count=None, **second):
         self.scene, self.names = scene, [f"c/ns/{number:02}" for number in range(n)]
         self.facts = facts_of
         with scene.db.write() as conn:
@@ -42,8 +43,9 @@ class Fleet:
         for name in self.names:
             scene.starts(name, "r1", facts=facts_of(name))
         scene.passes(60)
-        scene.aim(count=n // 2)
-        self.told = {name: scene.starts(name, "r2", **{"facts": facts_of(name), **second}) for name in self.names}
+        scene.aim(count=n // 2 if count is None else count)
+        replaced = {name: {"facts": facts_of(name) | then(name), **second} for name in self.names}
+        self.told = {name: scene.starts(name, "r2", **replaced[name]) for name in self.names}
         self.event_us = scene.now
         self.first_us = self.event_us // HOUR_US * HOUR_US - 7 * DAY_US
         self.hours = range(7 * 24 + 2 + days * 24)

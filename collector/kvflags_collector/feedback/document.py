@@ -81,14 +81,15 @@ class Pair(TypedDict):
 class Evidence(TypedDict):
     """deployments: in the comparison. events: those of them that were replaced and measured before and after.
 
-    unmatched: treated events without a control event to stand on. days: with the minimum share treated. since: the
-    first treated event.
+    unmatched: treated events without a control event to stand on. left_out: events that do not count, by reason
+    (`changed`, `no_baseline`, `too_little_seen`). days: with the minimum share treated. since: the first treated event.
     """
 
     deployments: Pair
     excluded: int
     events: Pair
     unmatched: int
+    left_out: dict[str, int]
     transfers: int | None
     days: float
     since: str | None

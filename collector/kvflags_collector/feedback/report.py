@@ -77,7 +77,7 @@ def _report(conn: Connection, flag: Flag, now: int, *, live: bool = True) -> Rep
         "as_of": None if live else at,
         "unknown": [] if live else list(past.UNKNOWN),
         "verdict": effects.said(come_to),
-        "evidence": width.evidence(judged, come_to.compared, found, arms),
+        "evidence": width.evidence(judged, come_to.compared, found, arms, events),
         "outcomes": effects.outcomes(come_to, effects.levels(events, arms)),
         "strata": effects.strata(come_to, by_stratum),
         "signs": signs.total(by_stratum.values()),

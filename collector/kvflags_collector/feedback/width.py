@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 
@@ -20,8 +21,14 @@ __all__ = ["evidence", "restart_cost"]
 _RELEASES = ("vllm", "nixl", "gpu")
 
 
-def evidence(judged: Inputs, compared: Compared | None, found: Sequence[Generation], arms: Sequence[Arm]) -> Evidence:
-    """Of a comparison as it stands."""
+def evidence(
+    judged: Inputs,
+    compared: Compared | None,
+    found: Sequence[Generation],
+    arms: Sequence[Arm],
+    rows: Iterable[RowMapping],
+) -> Evidence:
+    """Of a comparison as it stands, and its frozen events."""
     latest = [one for one in found if one.latest]
     transfers = [arm["transfers"] for arm in arms if arm["arm"] is not None and arm["transfers"] is not None]
     facts = [engine["facts"] for one in latest if one.included for engine in one.engines]
@@ -33,6 +40,7 @@ def evidence(judged: Inputs, compared: Compared | None, found: Sequence[Generati
             "control": compared.control if compared else 0,
         },
         "unmatched": compared.unmatched if compared else 0,
+        "left_out": _left_out(rows),
         "transfers": sum(transfers) if transfers else None,
         "days": round(judged.days, 3),
         "since": rfc3339(_first_treated(judged)),
@@ -55,6 +63,11 @@ def restart_cost(rows: Iterable[RowMapping]) -> RestartCost | None:
         "failed": failed,
         "share": failed / transfers if transfers else None,
     }
+
+
+def _left_out(rows: Iterable[RowMapping]) -> dict[str, int]:
+    reasons = Counter(row["left_out"] for row in rows if row["horizon"] == AFTER_DAYS and row["left_out"] is not None)
+    return dict(sorted(reasons.items()))
 
 
 def _first_treated(judged: Inputs) -> int | None:

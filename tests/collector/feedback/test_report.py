@@ -119,6 +119,7 @@ def test_the_whole_report_of_two_arms(compared):
             "excluded": 0,
             "events": {"treatment": 0, "control": 0},
             "unmatched": 0,
+            "left_out": {},
             "transfers": 20,
             "days": 0.0,
             "since": None,

@@ -23,6 +23,11 @@ _RECOMMENDS = {
     "on_track": "none yet: nothing bad was seen, and nothing is decided",
     "waiting": "none yet: there is not enough evidence",
 }
+_LEFT_OUT = {
+    "changed": "where backend, hardware, release or block size changed with the replacement",
+    "no_baseline": "without a generation before",
+    "too_little_seen": "with too few hours or transfers seen",
+}
 _SIGNS = ("positive", "negative", "neutral", "insufficient")
 _TOP_REFUSALS = 8
 
@@ -92,12 +97,20 @@ def _evidence(document: Json) -> Section:
         f"{deployments['treatment']} treated and {deployments['control']} control deployments,"
         f" {one['excluded']} not compared; {events['treatment']} treated and {events['control']} control events"
         f" ({one['unmatched']} without a control to stand on).",
+        *_left_out(one.get("left_out") or {}),
         f"{count(one['transfers'] or 0)} transfers counted, {one['days']:g} days at the minimum share"
         + (f", since {one['since'][:10]}." if one["since"] else "."),
         "Design: drawn per deployment, concurrent controls, analysed as assigned, intervals valid at every look.",
     ]
     ran = [f"{name} {', '.join(found)}" for name, found in one["releases"].items() if found]
     return Section("Evidence", (*lines, *([f"Ran: {'; '.join(ran)}."] if ran else [])))
+
+
+def _left_out(reasons: Json) -> Iterator[str]:
+    """An older collector says nothing of it."""
+    if reasons:
+        each = (f"{count(number)} {_LEFT_OUT.get(reason, reason)}" for reason, number in reasons.items())
+        yield f"Events left out: {'; '.join(each)}."
 
 
 def _outcomes(document: Json) -> Section:

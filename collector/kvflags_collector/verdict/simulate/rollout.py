@@ -21,7 +21,7 @@ from kvflags_collector.verdict.simulate.guards import Guards, windows
 from kvflags_collector.verdict.simulate.plan import BLOCKS_A_DAY, FIRST_LOOK, STRATA, Plan
 from kvflags_collector.verdict.treatment import Treatment
 
-__all__ = ["Ended", "Rollout", "reporting", "simulate"]
+__all__ = ["Ended", "Rollout", "freeze", "reporting", "simulate"]
 
 # A rollout is over with these; any other state may still change.
 _FINAL = (VerdictState.REGRESSION, VerdictState.READY)
@@ -62,7 +62,7 @@ class Rollout:
         self._reporting = reporting(plan, self.fleet, self.exposure)
         failed = self.fleet.errors + np.where(_treated(self.fleet, self.exposure), self.fleet.excess, 0.0)
         self.guards = Guards(failed, self.fleet.transfers, self.exposure)
-        self.events, self.matured = _freeze(self.fleet, self.exposure, failed, self._reporting)
+        self.events, self.matured = freeze(self.fleet, self.exposure, failed, self._reporting)
 
     def looks(self) -> Iterator[int]:
         """Days on which the verdict can differ from that of the day before; the others would only repeat it."""
@@ -105,7 +105,7 @@ def _treated(fleet: Fleet, exposure: Exposure) -> Bools:
     return np.asarray(blocks >= exposure.since[:, None] * BLOCKS_A_DAY)
 
 
-def _freeze(fleet: Fleet, exposure: Exposure, failed: Floats, reporting: Bools) -> tuple[Events, Ints]:
+def freeze(fleet: Fleet, exposure: Exposure, failed: Floats, reporting: Bools) -> tuple[Events, Ints]:
     """The events that count, and the day on which each was frozen."""
     seen = [
         windows(values, exposure.deployment, exposure.day, AFTER_DAYS * BLOCKS_A_DAY)

@@ -19,6 +19,7 @@ from kvflags import __version__
 from kvflags_collector.access.rules import rule_for
 from kvflags_collector.ingest.instruments import Instruments
 from kvflags_collector.ingest.receiver import Receiver
+from kvflags_collector.logs import Seldom
 from kvflags_collector.store.control_tables import alarms, engines
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollup_tables import dirty_minutes
@@ -86,6 +87,7 @@ class Counted:
 
     def __init__(self, app: ASGIApp, instruments: Instruments) -> None:
         self._app, self._instruments = app, instruments
+        self._seldom = Seldom(_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,6 +99,9 @@ class Counted:
                 self._instruments.answered(method, _place(scope), message["status"])
                 if message["status"] >= 400:
                     _mark(message, method, _place(scope))
+                if message["status"] == 503:
+                    # What all are told while the database cannot answer, hundreds of times a second.
+                    self._seldom.say(logging.WARNING, "requests are answered with 503, and come again")
             await send(message)
 
         return await self._app(scope, receive, counting)
@@ -106,7 +111,8 @@ def _mark(message: Message, method: str, place: str) -> None:
     name = secrets.token_hex(8)
     MutableHeaders(scope=message)["X-Request-Id"] = name
     told = {"request_id": name, "method": method, "route": place, "status": message["status"]}
-    _log.log(logging.WARNING if message["status"] >= 500 else logging.INFO, "request refused", extra=told)
+    ours = message["status"] >= 500 and message["status"] != 503
+    _log.log(logging.WARNING if ours else logging.INFO, "request refused", extra=told)
 
 
 def _place(scope: Scope) -> str:

@@ -43,7 +43,7 @@ from kvflags_collector.store.database import Database
 from kvflags_collector.store.retention import Maintainer
 from kvflags_collector.store.rollups import Roller
 from kvflags_collector.times import now_us
-from kvflags_collector.web import login, pages
+from kvflags_collector.web import answers, login, pages
 from kvflags_collector.web.kept import Kept
 from kvflags_collector.webhook.messenger import Messenger
 
@@ -100,7 +100,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     # What it still answers when we are told to stop: the threads are needed until then.
     app.state.draining = []
     app.add_middleware(BodyLimit)
-    app.add_middleware(PlainNames)
+    app.add_middleware(PlainNames, on_page=answers.failed)
     # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.
     app.add_middleware(Guard, keyring=keyring, sessions=sessions, on_page=login.denied)
     app.add_middleware(metrics.Counted, instruments=receiver.instruments)

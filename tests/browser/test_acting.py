@@ -10,7 +10,11 @@ from playwright.sync_api import Page, expect
 
 def _confirm(page: Page, action: str, **fields: str) -> None:
     """Unfold an action, fill its form in and send it."""
-    form = page.locator(f"#act-{action}")
+    _confirm_on(page, f"act-{action}", **fields)
+
+
+def _confirm_on(page: Page, part: str, **fields: str) -> None:
+    form = page.locator(f"#{part}")
     form.locator("summary").click()
     for label, value in {"Your name": "ann", **fields}.items():
         form.get_by_label(label).fill(value)
@@ -109,3 +113,35 @@ def test_harm_is_stopped_by_the_collector_and_the_open_page_says_so(sites, look)
     expect(page.locator("#phase")).to_contain_text("Aborted", timeout=180_000)
     expect(page.locator("#phase")).to_contain_text("by kvflags")
     expect(page.locator("#countdown")).to_contain_text("treated engines still run: replace their deployments")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_what_was_said_is_changed_and_taken_back_from_the_page(own_site, look, accessible, scripts):
+    page = look(java_script_enabled=scripts)
+    page.goto(own_site.rollout)
+    name = page.locator("#deployments tbody th a").first.inner_text()
+    page.locator("#give summary").click()
+    form = page.locator("#give")
+    form.get_by_label("Deployment").fill(name)
+    form.get_by_label("How it goes").select_option("negative")
+    form.get_by_label("latency").check()
+    form.get_by_label("What you saw").fill("p99 doubled")
+    form.get_by_label("Your name").fill("ann")
+    form.get_by_role("button").click()
+    expect(page.locator("#feedback")).to_contain_text("p99 doubled")
+    page.get_by_role("link", name="g1: change or withdraw").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("negative feedback g1, revision 1")
+    if scripts:
+        accessible(page)
+    expect(page.locator("#edit .cli")).to_contain_text(f"kvflags feedback edit {KEY} g1 --negative")
+    page.locator("#edit summary").click()
+    page.locator("#edit").get_by_label("How it goes").select_option("positive")
+    page.locator("#edit summary").click()
+    _confirm_on(page, "edit", Reason="it was the network")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("positive feedback g1, revision 2")
+    expect(page.locator("#revisions")).to_contain_text("it was the network")
+    _confirm_on(page, "withdraw", Reason="wrong deployment")
+    expect(page.locator("#withdrawn")).to_contain_text("Withdrawn by ann")
+    with own_site.service.client() as client:
+        [said] = client.get("flags", KEY, "feedback")["items"]
+    assert (said["sign"], said["revision"], said["withdrawn"]) == ("positive", 3, True)

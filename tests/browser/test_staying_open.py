@@ -43,3 +43,14 @@ def test_a_collector_that_ends_is_said_and_its_return_is_seen(own_site, look, ac
     _change(own_site, "pause", "after the restart")
     expect(page.locator("#phase")).to_contain_text("after the restart", timeout=120_000)
     expect(page.locator("#live")).to_have_text("live")
+
+
+def test_the_page_of_all_rollouts_follows_too(own_site, look):
+    page = look()
+    page.goto(own_site.url)
+    expect(page.locator("#live")).to_have_text("live")
+    row = page.locator("#rollouts tbody tr")
+    expect(row).to_contain_text("running")
+    _change(own_site, "abort", "errors")
+    expect(row).to_contain_text("aborted")
+    expect(page.locator("#live")).to_have_text("live")

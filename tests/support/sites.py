@@ -19,13 +19,13 @@ __all__ = ["Site", "sites"]
 
 
 class Site:
-    """A collector with one of `filled.FLEETS` in it; it serves on when this returns."""
+    """A collector with one of `filled.FLEETS` in it; it serves on when this returns. hub: it takes bundles, too."""
 
-    def __init__(self, folder: Path, fleet: str) -> None:
+    def __init__(self, folder: Path, fleet: str, *, hub: bool = False) -> None:
         database = folder / "kvflags.db"
         # In a process of its own: Playwright runs an event loop in this one, where no transaction may block.
         subprocess.run([sys.executable, filled.__file__, fleet, database], check=True)
-        self.service = Service(database, folder / "log", port=free_port(), heartbeat="30s")
+        self.service = Service(database, folder / "log", port=free_port(), heartbeat="30s", hub=hub)
         self.service.start(timeout=120)
         self.url = self.service.url
         self.rollout = f"{self.url}/rollouts/{filled.KEY}"

@@ -23,11 +23,21 @@ class Service:
     A heartbeat of 5 s makes leases of 15: on two cores that start engines, a worker can be silent for several seconds.
     """
 
-    def __init__(self, database: Path, log: Path, *, port: int, heartbeat: str = "5s", start_lease: str = "5m") -> None:
+    def __init__(
+        self,
+        database: Path,
+        log: Path,
+        *,
+        port: int,
+        heartbeat: str = "5s",
+        start_lease: str = "5m",
+        hub: bool = False,
+    ) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
         self._options = ["--db", f"sqlite:///{database}", "--port", str(port)]
         self._options += ["--heartbeat", heartbeat, "--start-lease", start_lease]
+        self._options += ["--hub"] if hub else []
 
     def start(self, timeout: float = 30) -> Service:
         """Start it and wait until it is ready.

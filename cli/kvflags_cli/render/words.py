@@ -5,34 +5,20 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from kvflags.states import STANDINGS, VERDICTS, Standing
+
 __all__ = ["outcome", "phase", "standing", "switch", "verdict"]
 
-_VERDICTS = {
-    "waiting": ("…", "cyan"),
-    "on_track": ("→", "cyan"),
-    "hold": ("!", "yellow"),
-    "neutral": ("=", "cyan"),
-    "regression": ("✗", "red"),
-    "invalid": ("✗", "red"),
-    "ready": ("✓", "green"),
-}
+# Of tones.
+_COLOURS = {"calm": "cyan", "warn": "yellow", "bad": "red", "good": "green"}
 _PHASES = {"draft": "cyan", "running": "green", "paused": "yellow", "aborted": "red", "completed": "green"}
-# Of a figure against its limit, and of what could make the data lie.
-_STANDINGS = {
-    "broken": ("✗", "limit broken", "red"),
-    "open": ("?", "undecided", "cyan"),
-    "met": ("✓", "within its limit", "green"),
-    "bad": ("✗", "wrong", "red"),
-    "warn": ("!", "look into it", "yellow"),
-    "good": ("✓", "fine", "green"),
-    "unknown": ("…", "not known yet", "cyan"),
-}
 _OUTCOMES = {"ok": ("✓", "green"), "finding": ("✗", "red"), "skipped": ("-", "dim")}
 
 
 def verdict(state: str) -> Text:
-    icon, colour = _VERDICTS.get(state, ("?", "yellow"))
-    return Text(f"{icon} {state.upper()}", style=f"bold {colour}")
+    known = VERDICTS.get(state)
+    icon, tone = (known.icon, known.tone) if known else ("?", "warn")
+    return Text(f"{icon} {state.upper()}", style=f"bold {_COLOURS[tone]}")
 
 
 def phase(name: str) -> Text:
@@ -44,8 +30,8 @@ def switch(is_set: bool) -> Text:
 
 
 def standing(name: str) -> Text:
-    icon, word, colour = _STANDINGS.get(name, ("?", name, "yellow"))
-    return Text(f"{icon} {word}", style=colour)
+    icon, word, tone = STANDINGS.get(name, Standing("?", name, "warn"))
+    return Text(f"{icon} {word}", style=_COLOURS[tone])
 
 
 def outcome(name: str) -> Text:

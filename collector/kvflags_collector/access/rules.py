@@ -54,6 +54,7 @@ RULES = (
     Rule("/logout", None, None, page=True),
     Rule("/", _READS, Scope.READ, page=True),
     Rule("/index.json", _READS, Scope.READ, page=True),
+    Rule("/events", _READS, Scope.READ, page=True),
     Rule("/deployments/", _READS, Scope.READ, page=True),
     Rule("/hub", _READS, Scope.READ, page=True),
     Rule("/hub.json", _READS, Scope.READ, page=True),

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import unquote_plus
 
+from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kvflags.errors import ErrorCode
+from kvflags.errors import ErrorCode, UsageError
 from kvflags_collector.api.errors import envelope
 
 __all__ = ["BodyLimit", "PlainNames"]
 
 # A registration is about 1 kB. 64 kB leaves room for every field at its longest.
 _MAX_BYTES = 64 * 1024
+# Pages of which the query is a view, and no name: `web.asked` takes what is there for what it may have meant.
+_TYPED = ("/rollouts/", "/hub")
 
 
 class BodyLimit:
@@ -50,16 +55,23 @@ class PlainNames:
     """ASGI middleware: answers 400 to control characters in a path or query.
 
     They name nothing of ours, PostgreSQL takes no NUL, and a log of lines is not to be written by those who ask. OFREP
-    is left out: it has answers of its own, and looks its names up without the database.
+    is left out: it has answers of its own, and looks its names up without the database. So is what people type into a
+    page's search field, which the page reads with care. `on_page`: the refusal as a browser is shown it.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, on_page: Callable[[UsageError], Response]) -> None:
+        self._app, self._on_page = app, on_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith("/ofrep/"):
-            asked = scope["path"] + unquote_plus(scope["query_string"].decode("latin-1"))
-            if not asked.isprintable():
-                message, hint = "the address has control characters", "percent-encode the name that was meant"
-                return await envelope(ErrorCode.INVALID, message, hint, 400)(scope, receive, send)
+        if scope["type"] == "http" and not scope["path"].startswith("/ofrep/") and not _named(scope).isprintable():
+            problem = UsageError("the address has control characters", hint="percent-encode the name that was meant")
+            by_browser = "text/html" in Headers(scope=scope).get("accept", "")
+            plain = envelope(problem.code, problem.message, problem.hint, 400)
+            return await (self._on_page(problem) if by_browser else plain)(scope, receive, send)
         return await self._app(scope, receive, send)
+
+
+def _named(scope: Scope) -> str:
+    """All that an address may name something with."""
+    path: str = scope["path"]
+    return path if path.startswith(_TYPED) else path + unquote_plus(scope["query_string"].decode("latin-1"))

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -20,7 +19,7 @@ from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.rollout import course, flags
 from kvflags_collector.store.database import Database
 from kvflags_collector.web.answers import error, html
-from kvflags_collector.web.forms import Fields, from_our_page, handled, invalid
+from kvflags_collector.web.forms import Fields, author, checked, from_our_page, handled, revision, text
 from kvflags_collector.web.kept import Kept
 from kvflags_collector.web.viewer import viewer_of
 from kvflags_collector.web.views.actions import ACTIONS, Action, refused, shown
@@ -70,18 +69,10 @@ def _action(name: str) -> Action:
 
 def _change(action: Action, key: str, fields: Fields) -> dict[str, Any]:
     """`{author, reason, revision}`, checked as the API checks them. Stopping asks for no reason, and has one anyway."""
-    reason = fields.get("reason", "").replace("\r\n", "\n").strip() or action.reason
-    revision = fields.get("revision", "")
-    if not (revision.isascii() and revision.isdecimal() and len(revision) < 10):
-        raise UsageError("the form does not say which revision it is based on", hint="load the page again")
-    if action.typed and fields.get("typed", "").strip() != key:
+    asked = {"author": author(fields), "reason": text(fields, "reason") or action.reason, "revision": revision(fields)}
+    if action.typed and text(fields, "typed") != key:
         raise UsageError(f"to confirm, type the name of the flag: {key}", hint="nothing was changed")
-    try:
-        author = fields.get("author", "").strip() or None
-        asked = Change.model_validate({"author": author, "reason": reason, "revision": int(revision)})
-    except ValidationError as wrong:
-        raise invalid(wrong) from wrong
-    return asked.model_dump()
+    return checked(Change, asked).model_dump()
 
 
 def _allowed(action: Action, kept: Kept, key: str) -> None:

@@ -30,11 +30,18 @@ class Asked:
 
 
 def asked(query: Mapping[str, str]) -> Asked:
-    """What is too long, unknown or no number is left out: an address always shows a page."""
+    """What is too long, unknown or no number is left out: an address always shows a page.
+
+    So is what cannot be seen, such as the mark that comes along when a name is copied out of a chat: no name has any.
+    """
     page = query.get("page", "")
     return Asked(
-        q=query.get("q", "").strip()[:_LONGEST],
+        q=_seen(query.get("q", "")),
         arm=query.get("arm", "") if query.get("arm") in {"treatment", "control", "none"} else "",
-        outcome=query.get("outcome", "")[:_LONGEST],
+        outcome=_seen(query.get("outcome", "")),
         page=max(int(page), 1) if page.isascii() and page.isdecimal() and len(page) < 7 else 1,
     )
+
+
+def _seen(text: str) -> str:
+    return "".join(filter(str.isprintable, text)).strip()[:_LONGEST]

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,9 +16,10 @@ from kvflags.errors import KvflagsError, UsageError
 from kvflags_collector.access.sessions import COOKIE, Sessions
 from kvflags_collector.web.answers import failed
 
-__all__ = ["Fields", "from_our_page", "handled", "invalid"]
+__all__ = ["Fields", "author", "checked", "from_our_page", "handled", "revision", "text"]
 
 Fields = Mapping[str, str]
+_Model = TypeVar("_Model", bound=BaseModel)
 _MOST_FIELDS = 20
 _AGAIN = "load the page again and send its form"
 
@@ -42,10 +44,32 @@ def from_our_page(request: Request, fields: Fields, sessions: Sessions) -> None:
         raise UsageError("this form was not made for you by this collector, or you signed in since", hint=_AGAIN)
 
 
-def invalid(wrong: ValidationError) -> UsageError:
-    """The first thing that is wrong with what was filled in."""
-    [first, *_] = wrong.errors()
-    return UsageError(f"{first['loc'][0]}: {first['msg']}", hint="go back; nothing was changed")
+def checked(model: type[_Model], asked: Mapping[str, Any]) -> _Model:
+    """As the API checks it. UsageError with the first thing that is wrong with what was filled in."""
+    try:
+        return model.model_validate(asked)
+    except ValidationError as wrong:
+        [first, *_] = wrong.errors()
+        where = first["loc"][0] if first["loc"] else "the form"
+        raise UsageError(f"{where}: {first['msg']}", hint="go back; nothing was changed") from wrong
+
+
+def text(fields: Fields, name: str) -> str:
+    """A field as it was typed, without white space around it; empty where there is none."""
+    return fields.get(name, "").replace("\r\n", "\n").strip()
+
+
+def author(fields: Fields) -> str | None:
+    """Who says that it is them; None where the token says it."""
+    return text(fields, "author") or None
+
+
+def revision(fields: Fields) -> int:
+    """What the form was made from. UsageError for a form that no page of ours made."""
+    given = fields.get("revision", "")
+    if not (given.isascii() and given.isdecimal() and len(given) < 10):
+        raise UsageError("the form does not say which revision it is based on", hint="load the page again")
+    return int(given)
 
 
 def _fields(request: Request, body: bytes) -> Fields:

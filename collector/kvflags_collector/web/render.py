@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kvflags.inert import inert
+from kvflags.states import STANDINGS, VERDICTS
 from kvflags_collector.feedback.given import TAGS
 from kvflags_collector.verdict.outcomes import Outcome
 from kvflags_collector.web import charts, places
@@ -19,28 +20,6 @@ from kvflags_collector.web.asked import Asked
 __all__ = ["render"]
 
 ABSENT = "–"  # noqa: RUF001 - a dash on purpose
-
-# Icon, word and colour of each state; every one can be told from the others without the colour.
-VERDICTS = {
-    "waiting": ("…", "Waiting", "There is not enough evidence to judge this rollout yet.", "calm"),
-    "on_track": ("→", "On track", "Nothing bad was seen, and nothing is decided.", "calm"),
-    "hold": ("!", "Hold", "A limit is touched: do not raise the share.", "warn"),
-    "neutral": ("=", "Neutral", "The arms do not differ enough to matter.", "calm"),
-    "regression": ("✗", "Regression", "Treated deployments are worse off: roll back.", "bad"),
-    "invalid": ("✗", "Invalid", "The arms cannot be compared until something is put right.", "bad"),
-    "ready": ("✓", "Ready", "The evidence is in for a scope.", "good"),
-}
-
-# The same for what is judged against a limit, and for what could make data lie.
-STANDINGS = {
-    "broken": ("✗", "limit broken", "bad"),
-    "open": ("?", "undecided", "calm"),
-    "met": ("✓", "within its limit", "good"),
-    "bad": ("✗", "wrong", "bad"),
-    "warn": ("!", "look into it", "warn"),
-    "good": ("✓", "fine", "good"),
-    "unknown": ("…", "not known yet", "calm"),
-}
 
 _REASONS = {
     "forced": "an engine's layout is set locally",

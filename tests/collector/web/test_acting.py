@@ -3,14 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from html.parser import HTMLParser
-from typing import Any
-
 import pytest
 import typer
-from guarded import Guarded
-from sqlalchemy import insert
+from browsing import HTML, Forms
 from starlette.testclient import TestClient
 
 from kvflags_cli.app import app as command_line
@@ -19,74 +14,13 @@ from kvflags_collector.access.sessions import COOKIE
 from kvflags_collector.app import create_app
 from kvflags_collector.rollout import course, flags
 from kvflags_collector.settings import Settings
-from kvflags_collector.store.control_tables import deployments
 from kvflags_collector.web.acting import CHANGES
 from kvflags_collector.web.views.actions import ACTIONS, refused
-
-HTML = {"Accept": "text/html"}
-
-
-class _Forms(HTMLParser):
-    """`found`: the hidden and filled fields of every form of a page by where it goes; `words`: what it says."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: dict[str, dict[str, str]] = {}
-        self._into: dict[str, str] = {}
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        if tag == "form":
-            self._into = self.found.setdefault(given["action"], {})
-        if tag == "input" and "name" in given and given.get("type") != "checkbox":
-            self._into[given["name"]] = given.get("value") or ""
-
-    def handle_data(self, data):
-        self.text += " ".join(["", *data.split()])
-
-
-class Browser:
-    """One person's browser on a collector that asks for tokens, with one flag that is aimed at half of the fleet."""
-
-    page = "/rollouts/clb"
-
-    def __init__(self, guarded: Guarded) -> None:
-        self.guarded, self.http = guarded, guarded.http
-        who = {"author": "ann", "reason": "go", "now": guarded.now}
-        with guarded.db.write() as conn:
-            flags.create(conn, key="clb", feature="cross_layer_blocks", baseline_s=0, quiet_s=0, **who)
-            flags.set_target(conn, "clb", flags.target(50, None), **who)
-
-    def sign_in(self, scope: Scope, **more: str) -> Any:
-        sent = {"token": self.guarded.secrets[scope]} | more
-        return self.http.post("/login", data=sent, follow_redirects=False)
-
-    def get(self, path: str = page) -> Any:
-        return self.http.get(path, headers=HTML, follow_redirects=False)
-
-    def forms(self) -> dict[str, dict[str, str]]:
-        return _Forms(self.get().text).found
-
-    def send(self, action: str, fields: dict[str, str], **headers: str) -> Any:
-        return self.http.post(f"{self.page}/{action}", data=fields, headers=HTML | headers, follow_redirects=False)
-
-    def flag(self) -> dict[str, Any]:
-        with self.guarded.db.read() as conn:
-            return flags.shown(conn, "clb", 0)
-
-
-@pytest.fixture
-def browser(db) -> Iterator[Browser]:
-    guarded = Guarded(db)
-    with guarded.http:
-        yield Browser(guarded)
 
 
 def test_without_a_session_a_page_shows_the_way_in_and_its_twin_an_error(browser):
     answer = browser.get()
-    assert (answer.status_code, _Forms(answer.text).found["/login"]["next"]) == (401, browser.page)
+    assert (answer.status_code, Forms(answer.text).found["/login"]["next"]) == (401, browser.page)
     assert "A token is needed." in answer.text
     twin = browser.http.get(f"{browser.page}.json")
     assert (twin.status_code, twin.json()["error"]["code"]) == (401, "unauthorized")
@@ -160,7 +94,7 @@ def test_a_link_from_elsewhere_asks_once_more_for_the_strict_cookie(browser):
 
 def test_who_only_reads_sees_no_form_and_sends_none(browser):
     browser.sign_in(Scope.READ)
-    page = _Forms(browser.get().text)
+    page = Forms(browser.get().text)
     assert set(page.found) == {"/logout"}
     assert "the-read only reads" in page.text
     assert browser.send("abort", {"revision": "2"}).status_code == 403
@@ -177,7 +111,7 @@ def test_an_abort_is_one_form_and_needs_no_reason(browser):
         "aborted",
         {"action": "abort", "author": "the-operate", "reason": "stopped from the page"},
     )
-    assert "0 treated engines still run: everything is off." in _Forms(browser.get().text).text
+    assert "0 treated engines still run: everything is off." in Forms(browser.get().text).text
 
 
 def test_each_action_of_the_page_does_what_it_says(browser):
@@ -202,7 +136,7 @@ def test_a_stale_page_is_told_what_changed_and_may_try_again(browser):
     with browser.guarded.db.write() as conn:
         course.pause(conn, "clb", author="bob", reason="<b>lunch</b>", now=browser.guarded.now)
     answer = browser.send("abort", fields)
-    page = _Forms(answer.text)
+    page = Forms(answer.text)
     assert answer.status_code == 409
     assert "Revision 3: pause by bob. “<b>lunch</b>”" in page.text
     assert browser.flag()["phase"] == "paused"
@@ -258,7 +192,7 @@ def test_on_loopback_whoever_acts_says_who(db):
         who = {"author": "ann", "reason": "go", "now": 0}
         with db.write() as conn:
             flags.create(conn, key="clb", feature="cross_layer_blocks", baseline_s=0, quiet_s=0, **who)
-        fields = _Forms(http.get("/rollouts/clb").text).found["/rollouts/clb/abort"]
+        fields = Forms(http.get("/rollouts/clb").text).found["/rollouts/clb/abort"]
         assert http.post("/rollouts/clb/abort", data=fields).status_code == 400
         assert http.post("/rollouts/clb/abort", data=fields | {"author": "bob"}).status_code == 200
     with db.read() as conn:
@@ -279,54 +213,3 @@ def test_every_action_has_its_change_and_its_command():
         name, _, *options = action.command.split()
         known = {option for parameter in rollout[name].params for option in parameter.opts}
         assert {"--reason", *(one for one in options if one.startswith("--"))} <= known, action.command
-
-
-def test_feedback_is_given_from_the_page_and_shown_on_it(browser, db):
-    _seen(db, "c/ns/a", browser.guarded.now)
-    browser.sign_in(Scope.OPERATE)
-    fields = browser.forms()[f"{browser.page}/feedback"]
-    said = {
-        "deployment": "c/ns/a",
-        "sign": "negative",
-        "tag-crash": "1",
-        "tag-latency": "1",
-        "comment": "a\r\n<b>p99</b>",
-    }
-    answer = browser.send("feedback", fields | said)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"{browser.page}#feedback")
-    page = browser.http.get(f"{browser.page}.json").json()["feedback"]
-    [given] = page["items"]
-    assert (page["negative"], given["author"], given["tags"]) == (1, "the-operate", ["crash", "latency"])
-    assert given["comment"] == "a\n<b>p99</b>"
-    assert "negative crash, latency given, c/ns/a a <b>p99</b> the-operate," in _Forms(browser.get().text).text
-
-
-@pytest.mark.parametrize(
-    ("wrong", "status", "says"),
-    [
-        ({"deployment": "c/ns/none"}, 404, "there is no deployment &#39;c/ns/none&#39;"),
-        ({"sign": "maybe"}, 400, "sign: "),
-        ({"comment": " "}, 400, "comment: "),
-        ({"comment": "x" * 10_001}, 400, "comment: "),
-        ({"form": "0" * 64}, 400, "not made for you"),
-    ],
-)
-def test_feedback_that_is_wrong_is_told_so_and_not_kept(browser, db, wrong, status, says):
-    _seen(db, "c/ns/a", browser.guarded.now)
-    browser.sign_in(Scope.OPERATE)
-    fields = browser.forms()[f"{browser.page}/feedback"] | {"deployment": "c/ns/a", "sign": "positive", "comment": "ok"}
-    answer = browser.send("feedback", fields | wrong)
-    assert (answer.status_code, says in answer.text) == (status, True)
-    assert browser.http.get(f"{browser.page}.json").json()["feedback"]["items"] == []
-
-
-def test_who_only_reads_gives_no_feedback(browser, db):
-    _seen(db, "c/ns/a", browser.guarded.now)
-    browser.sign_in(Scope.READ)
-    assert set(browser.forms()) == {"/logout", f"{browser.page}#deployments"}
-    assert browser.send("feedback", {}).status_code == 403
-
-
-def _seen(db, deployment: str, now: int) -> None:
-    with db.write() as conn:
-        conn.execute(insert(deployments).values(id=deployment, first_seen_us=now, last_seen_us=now))

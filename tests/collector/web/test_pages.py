@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from kvflags.inert import inert
+from kvflags.states import STANDINGS, VERDICTS
 from kvflags_collector.access.keyring import Keyring
 from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.rollout import flags
@@ -22,7 +23,7 @@ from kvflags_collector.verdict.compare import Standing
 from kvflags_collector.verdict.decide import VerdictState
 from kvflags_collector.web.kept import Kept
 from kvflags_collector.web.pages import routes
-from kvflags_collector.web.render import STANDINGS, VERDICTS, render
+from kvflags_collector.web.render import render
 from kvflags_collector.web.viewer import Viewer
 
 CSP = (
@@ -79,7 +80,7 @@ def test_the_page_of_a_rollout_says_the_verdict_first(compared):
         " 1 treated deployment in the comparison; 8 are needed."
     )
     for words in (
-        "Next: Raise the percentage",
+        "What is next Raise the percentage",
         "Running. Revision 2: set target by ann, 2027-01-02 12:01 UTC . “go”",
         "2 engines run with the feature on.",
         "Target 1 deployment Realised 1 treated, 1 control (50%) To be replaced nothing",

@@ -21,6 +21,7 @@ _HEAD = """<!doctype html>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }}
+body {{ overflow-wrap: anywhere; }}
 table {{ border-collapse: collapse; margin: .5rem 0; display: block; overflow-x: auto; }}
 th, td {{ text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #8886; }}
 </style>

@@ -34,7 +34,10 @@ def forest(report: Mapping[str, Any], asked: str | None) -> dict[str, Any]:
 
 def _part(stratum: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = next(iter(_named(stratum, name)), None)
-    return _row(stratum["name"], found, stratum["treated"], stratum["control"]) | {"ready": stratum["ready"]}
+    short = LEAST_TREATED - (stratum["treated"] or 0)
+    lacks = f"{short} more treated needed" if short > 0 else None
+    row = _row(stratum["name"], found, stratum["treated"], stratum["control"])
+    return row | {"ready": stratum["ready"], "lacks": lacks}
 
 
 def _named(part: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -43,4 +46,4 @@ def _named(part: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _row(name: str, found: Mapping[str, Any] | None, treated: int | None, control: int | None) -> dict[str, Any]:
     known = {key: found[key] if found else None for key in ("change", "low", "high", "limit", "standing")}
-    return {"name": name, "treated": treated, "control": control, "ready": False} | known
+    return {"name": name, "treated": treated, "control": control, "ready": False, "lacks": None} | known

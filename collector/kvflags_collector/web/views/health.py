@@ -15,12 +15,15 @@ _Line = dict[str, Any]
 
 # Behind by more than two minutes is more than the roll-ups ever are while they work.
 _BEHIND_S = 120
+# What needs a person first.
+_ORDER = ("bad", "warn", "unknown", "good")
 _DISTRUSTED = ("sample_ratio_mismatch", "silence", "restart_rates_differ", "left_out")
 
 
 def health(report: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> list[_Line]:
-    """`{id, name, standing, value, says}` each; standing: good, warn, bad, or unknown where nothing tells yet."""
-    return list(_lines(report, members))
+    """`{id, name, standing, value, says}` each, the worst first; standing: good, warn, bad, or unknown where nothing
+    tells yet."""
+    return sorted(_lines(report, members), key=lambda one: _ORDER.index(one["standing"]))
 
 
 def trusted(report: Mapping[str, Any]) -> bool:

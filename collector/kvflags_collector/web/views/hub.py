@@ -47,4 +47,6 @@ def _feature(report: Mapping[str, Any], asked: str) -> dict[str, Any]:
 def _row(part: Mapping[str, Any], outcome: str) -> dict[str, Any]:
     found = next((one for one in part["outcomes"] if one["outcome"] == outcome), None)
     numbers = {name: part[name] for name in ("name", "organisations", "fleets", "treated", "control", "ready")}
-    return numbers | {name: found[name] if found else None for name in _CHANGE}
+    short = LEAST_ORGANISATIONS - part["organisations"]
+    lacks = f"{short} more organisations needed" if short > 0 else None
+    return numbers | {"lacks": lacks} | {name: found[name] if found else None for name in _CHANGE}

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import Connection
+
 from kvflags_collector.rollout import flags
-from kvflags_collector.store.database import Database
 from kvflags_collector.times import rfc3339
 from kvflags_collector.web.views import effects
 from kvflags_collector.web.views.members import replacing
 from kvflags_collector.web.views.rollout import Evidence
+from kvflags_collector.web.views.version import version
 
 __all__ = ["SCHEMA", "page"]
 
@@ -19,13 +21,12 @@ SCHEMA = "kvflags.page.index/1"
 _SHOWN = ("key", "feature", "phase", "revision", "kill_switch", "target", "updated_at")
 
 
-def page(db: Database, evidence: Callable[[str], Evidence], now: int, *, hub: bool = False) -> dict[str, Any]:
-    """All flags that are not archived, by key. `hub`: whether there is a page of that name. Blocks as `evidence` does,
-    for each."""
-    with db.read() as conn:
-        known = flags.listing(conn, now)
-    rollouts = [_row(flag, evidence(flag["key"])) for flag in known]
-    return {"schema": SCHEMA, "generated_at": rfc3339(now), "hub": hub, "rollouts": rollouts}
+def page(conn: Connection, evidence: Mapping[str, Evidence], now: int, *, hub: bool = False) -> dict[str, Any]:
+    """The flags of which there is evidence, by key. `hub`: whether there is a page of that name. Reads."""
+    known = [flag for flag in flags.listing(conn, now) if flag["key"] in evidence]
+    rollouts = [_row(flag, evidence[flag["key"]]) for flag in known]
+    seen = version(hub, [(one["flag"], evidence[one["flag"]["key"]].version) for one in rollouts])
+    return {"schema": SCHEMA, "generated_at": rfc3339(now), "hub": hub, "rollouts": rollouts, "version": seen}
 
 
 def _row(flag: Mapping[str, Any], found: Evidence) -> dict[str, Any]:

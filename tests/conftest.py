@@ -3,8 +3,17 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("same cases", derandomize=True)
 settings.register_profile("new cases")
 settings.load_profile("new cases" if os.environ.get("KVFLAGS_SOAK_CASES") else "same cases")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folder_for_state(tmp_path_factory):
+    """Collectors that tests start leave their admin's token here, never in what belongs to whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield

@@ -29,6 +29,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 
 from kvflags.flags import BUCKETS, Assignment, Comparison, Flag, Phase, Standing, bucket, evaluate
+from kvflags_cli.settings import own
 from kvflags_collector.store import control_tables as tables
 from kvflags_collector.store.database import Database
 
@@ -78,10 +79,12 @@ class Client:
     """One connection that stays open."""
 
     def __init__(self, port: int) -> None:
+        token = own(f"http://127.0.0.1:{port}", "the benchmark").token
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def __call__(self, method: str, path: str, body: Any, **headers: str) -> tuple[int, http.client.HTTPMessage]:
-        self._http.request(method, path, json.dumps(body), {"Content-Type": "application/json", **headers})
+        self._http.request(method, path, json.dumps(body), self._headers | headers)
         answer = self._http.getresponse()
         answer.read()
         return answer.status, answer.headers

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from kvflags.errors import ErrorCode, KvflagsError, Unauthorized, Unavailable, UsageError
+from kvflags.local_token import LocalToken
 from kvflags_cli.settings import Connection
 
 __all__ = ["Client", "Json"]
@@ -102,18 +103,27 @@ def _body(response: httpx.Response, connection: Connection) -> Json:
         return body
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, dict) and isinstance(error.get("message"), str):
-        raise _told(response.status_code, error)
+        raise _told(response.status_code, error, connection)
     raise Unavailable(
         f"{connection.url} answered {response.status_code}, but not as a kvflags collector does",
         hint=f"its address comes from {connection.origin}; is something else listening there?",
     )
 
 
-def _told(status: int, error: Json) -> KvflagsError:
+def _told(status: int, error: Json, connection: Connection) -> KvflagsError:
     """The collector's own error. Its code decides the exit code; a code of a newer collector goes by the status."""
     message, hint = error["message"], error.get("hint") or ""
+    if status in {401, 403} and connection.local:
+        hint = _about(connection.local) or hint
     known = {code.value: code for code in ErrorCode}
     return _kind(status)(message, hint=hint, code=known.get(error.get("code", "")), detail=error.get("detail"))
+
+
+def _about(local: LocalToken) -> str:
+    """What to do about the token that a collector of this machine left, where it did not open."""
+    if local.problem:
+        return f"{local.path} {local.problem}, so its token is not used; KVFLAGS_TOKEN goes before it"
+    return f"{local.path} holds no token of this collector: restart it, or set KVFLAGS_TOKEN" if local.value else ""
 
 
 def _kind(status: int) -> type[KvflagsError]:

@@ -93,7 +93,7 @@ _NAMES: Mapping[str, Callable[[Any], Iterable[Any]]] = {
     "feedback_list": _each("id"),
     "flag": _one("key"),
     "flags": _each("key"),
-    "fleet_plan": _each("deployment"),
+    "fleet_plan": lambda census: (item["deployment"] for item in census["deployments"]),
     # What `rollout undo --to-revision` takes; what was done to a deployment made none.
     "history": lambda items: (item.get("revision") for item in items),
     "organisations": _each("organisation"),

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import typer
 
+from kvflags.errors import UsageError
 from kvflags.settings import SETTINGS, Settings, problem_code
-from kvflags_cli.settings import VARIABLES
+from kvflags_cli.settings import VARIABLES, connection
 
 __all__ = ["Row", "masked", "of_command", "of_engine", "of_serve"]
 
@@ -43,7 +44,8 @@ def of_engine(environ: Mapping[str, str]) -> Iterator[Row]:
 def of_command(environ: Mapping[str, str]) -> Iterator[Row]:
     """What the command line itself would go by, without its options."""
     for setting in VARIABLES:
-        yield _variable("the kvflags command", setting.name, setting.default, environ, None)
+        row = _variable("the kvflags command", setting.name, setting.default, environ, None)
+        yield _left(row, environ) if row.name == "KVFLAGS_TOKEN" and row.value is None else row
 
 
 def of_serve(context: typer.Context, environ: Mapping[str, str]) -> Iterator[Row]:
@@ -59,6 +61,18 @@ def of_serve(context: typer.Context, environ: Mapping[str, str]) -> Iterator[Row
 def masked(name: str, value: str) -> str:
     """The value, or stars in place of what only its owner should read."""
     return "***" if value and _SECRET.search(name) else _PASSWORD.sub(r"\1***@", value)
+
+
+def _left(row: Row, environ: Mapping[str, str]) -> Row:
+    """The token that a collector of this machine left, or why that one is not used."""
+    try:
+        local = connection(None, environ).local
+    except UsageError:
+        return row
+    if local is None or not (local.value or local.problem):
+        return row
+    problem = f"{local.path} {local.problem}" if local.problem else None
+    return row._replace(value="***" if local.value else None, origin=f"file {local.path}", problem=problem)
 
 
 def _variable(read_by: str, name: str, default: str, environ: Mapping[str, str], problem: str | None) -> Row:

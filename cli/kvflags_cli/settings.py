@@ -7,14 +7,26 @@ import getpass
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from kvflags import local_token
 from kvflags.errors import UsageError
+from kvflags.local_token import LocalToken
 from kvflags.settings import Setting
 
-__all__ = ["DEFAULT_COLLECTOR", "DEFAULT_DB", "VARIABLES", "Connection", "connection", "hub", "this_author"]
+__all__ = [
+    "DEFAULT_COLLECTOR",
+    "DEFAULT_DB",
+    "VARIABLES",
+    "Connection",
+    "connection",
+    "hub",
+    "own",
+    "this_author",
+    "this_person",
+]
 
 DEFAULT_COLLECTOR = "http://127.0.0.1:4318"
 DEFAULT_DB = "sqlite:///kvflags.db"
@@ -22,7 +34,11 @@ DEFAULT_DB = "sqlite:///kvflags.db"
 # What the command line itself reads; the settings of engines are declared in kvflags.settings.
 VARIABLES: tuple[Setting, ...] = (
     Setting("KVFLAGS_COLLECTOR_URL", DEFAULT_COLLECTOR, "The collector to talk to; `--collector` goes before it"),
-    Setting("KVFLAGS_TOKEN", "", "The token sent to the collector. Not needed on loopback"),
+    Setting(
+        "KVFLAGS_TOKEN",
+        "",
+        "The token sent to the collector; else, on loopback, the admin's that `serve` left in the folder for state",
+    ),
     Setting("KVFLAGS_DB", DEFAULT_DB, "The database of `serve` and `db`; `--db` goes before it"),
     Setting(
         "KVFLAGS_SHARE", "", "`on`: `kvflags feedback submit` may send. DO_NOT_TRACK and vLLM's own forms outrank it"
@@ -42,22 +58,19 @@ VARIABLES: tuple[Setting, ...] = (
 class Connection:
     """One collector as it was named. `origin` says by what, for messages: an option, a variable or the default.
 
-    hub: whether it is that of others.
+    hub: whether it is that of others. local: what a collector of this machine left for us, where it was looked for.
     """
 
     url: str
     token: str
     origin: str
     hub: bool = False
+    local: LocalToken | None = field(default=None, compare=False)
 
     @property
     def loopback(self) -> bool:
         """Whether the collector is on this machine, where a proxy of the environment has no business."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+        return _is_loopback(self.url)
 
 
 def connection(option: str | None, environ: Mapping[str, str] = os.environ) -> Connection:
@@ -66,7 +79,16 @@ def connection(option: str | None, environ: Mapping[str, str] = os.environ) -> C
     if wrong := _wrong_with(url):
         # The value is not repeated: it may hold a password.
         raise UsageError(f"{origin}: {wrong}", hint=f"give an address such as {DEFAULT_COLLECTOR}")
-    return Connection(url.rstrip("/"), environ.get("KVFLAGS_TOKEN", "").strip(), origin)
+    url = url.rstrip("/")
+    token = environ.get("KVFLAGS_TOKEN", "").strip()
+    return Connection(url, token, origin) if token else own(url, origin, environ)
+
+
+def own(url: str, origin: str, environ: Mapping[str, str] = os.environ) -> Connection:
+    """The collector at this address, with the token that it left for us if it is on this machine."""
+    where = local_token.place(_port(url), environ) if _is_loopback(url) else None
+    local = local_token.read(where) if where else None
+    return Connection(url, local.value if local else "", origin, local=local)
 
 
 def hub(address: str) -> Connection:
@@ -78,8 +100,11 @@ def hub(address: str) -> Connection:
 
 def this_author(environ: Mapping[str, str] = os.environ) -> str | None:
     """user@host: who a change is recorded under when --author does not say. None with a token: its name says it."""
-    if environ.get("KVFLAGS_TOKEN", "").strip():
-        return None
+    return None if environ.get("KVFLAGS_TOKEN", "").strip() else this_person()
+
+
+def this_person() -> str:
+    """user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -93,6 +118,19 @@ def _address(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
         return option, "--collector"
     variable = environ.get("KVFLAGS_COLLECTOR_URL")
     return (variable, "KVFLAGS_COLLECTOR_URL") if variable else (DEFAULT_COLLECTOR, "the default")
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _wrong_with(url: str) -> str:

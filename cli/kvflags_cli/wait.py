@@ -38,8 +38,7 @@ def until_none_is_treated(client: Client, key: str, timeout_s: float) -> list[Js
     """Count down the treated engines that live; those left when the time is over."""
 
     def ask() -> list[Json]:
-        items: list[Json] = client.get("flags", key, "treated")["items"]
-        return items
+        return client.items("flags", key, "treated")
 
     return until(ask, lambda items: not items, timeout_s, lambda items: f"{len(items)} treated engines live")
 

@@ -64,7 +64,7 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     receiver = Receiver(writer, keeper, clock=lambda: clock() * 1000)
     roller = Roller(db, clock=clock)
     ticker = Ticker(db, settings.timing, clock)
-    keyring = Keyring(db, required=settings.tokens_required, clock=clock)
+    keyring = Keyring(db, tokenless=settings.tokenless, clock=clock)
     judge, maintainer = Judge(db, clock=clock), Maintainer(db, settings.retention, clock=clock)
     kept, sessions = Kept(db, clock), Sessions(db, keyring, clock)
 

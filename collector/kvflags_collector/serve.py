@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 import socket
@@ -16,9 +17,10 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from kvflags import local_token
 from kvflags.errors import ErrorCode, OperatorError
 from kvflags_collector import logs, tls
-from kvflags_collector.access import tokens
+from kvflags_collector.access import local, tokens
 from kvflags_collector.app import create_app
 from kvflags_collector.ingest.grpc import GrpcServer
 from kvflags_collector.settings import Settings
@@ -27,6 +29,8 @@ from kvflags_collector.store.database import Database
 from kvflags_collector.times import now_us
 
 __all__ = ["serve"]
+
+_log = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> None:
@@ -43,8 +47,10 @@ def serve(settings: Settings) -> None:
         if settings.grpc_port is not None:
             reserved = stack.enter_context(closing(_listen(settings.host, settings.grpc_port, "--grpc-port")))
         db = stack.enter_context(closing(Database(settings.db, upgrade=True)))
-        if settings.tokens_required:
+        if not settings.tokenless:
             _need_a_token(db, settings)
+        elif settings.local_admin:
+            _leave_a_token(db, settings.local_admin, listener.getsockname()[1])
         app = create_app(settings, db)
         config = uvicorn.Config(
             app,
@@ -131,6 +137,21 @@ def _need_a_token(db: Database, settings: Settings) -> None:
         f"nobody could use a collector on {settings.host}: its database holds no token",
         hint=f"kvflags tokens create admin --scope admin --db {settings.db}",
     )
+
+
+def _leave_a_token(db: Database, owner: str, port: int) -> None:
+    """A collector that cannot serves all the same: what engines send and people read needs no token."""
+    path = local_token.place(port)
+    try:
+        if path is None:
+            raise FileNotFoundError(errno.ENOENT, "neither XDG_STATE_HOME nor HOME is set")
+        local.leave(db, path, owner, port, now_us())
+    except OSError as error:
+        _log.warning(
+            "no admin's token was left for the command line (%s: %s); changes need one of `kvflags tokens create`",
+            path,
+            error.strerror,
+        )
 
 
 def _shown(listener: socket.socket) -> str:

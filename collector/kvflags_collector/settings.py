@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from kvflags.errors import UsageError
+from kvflags_collector.access.scopes import Scope
 from kvflags_collector.logs import FORMATS, LEVELS
 from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.store.retention import LEAST, Retention
@@ -24,6 +25,9 @@ class Settings:
 
     tls_cert, tls_key: PEM files; both or none. insecure_bind: serve beyond this machine without TLS, on purpose.
     require_tokens: ask for tokens on loopback too, for a collector behind a proxy.
+
+    local_admin: on loopback a change needs a token, too, and an admin's of this name is left where the command line of
+    the same user finds it. None: nothing on loopback needs one, as in an application that is embedded.
 
     hub: take bundles of other fleets, from anybody who signs them.
 
@@ -47,6 +51,7 @@ class Settings:
     tls_key: str | None = None
     insecure_bind: bool = False
     require_tokens: bool = False
+    local_admin: str | None = None
     hub: bool = False
     webhook: Target | None = None
     drain_s: float = 5.0
@@ -94,9 +99,11 @@ class Settings:
                 )
 
     @property
-    def tokens_required(self) -> bool:
-        """Whether a request needs a token."""
-        return self.require_tokens or not is_loopback(self.host)
+    def tokenless(self) -> frozenset[Scope]:
+        """The scopes that need no token: beyond this machine none."""
+        if self.require_tokens or not is_loopback(self.host):
+            return frozenset()
+        return frozenset(Scope) if self.local_admin is None else frozenset({Scope.INGEST, Scope.READ})
 
     @property
     def timing(self) -> Timing:

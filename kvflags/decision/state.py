@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kvflags.files import replace
 from kvflags.settings import Settings
 
 __all__ = ["State", "state_problem"]
@@ -58,19 +56,7 @@ class State:
 
     def write(self, suffix: str, document: Any) -> None:  # noqa: ANN401 (JSON)
         """Replace the file as a whole: a reader sees the old document or the new one, also after a crash."""
-        self.prepare()
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=f".{self.key}.")
-        try:
-            # mkstemp makes files 0600.
-            with os.fdopen(handle, "w") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path(suffix))
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        replace(self.path(suffix), json.dumps(document))
 
     def remove(self, suffix: str) -> None:
         self.path(suffix).unlink(missing_ok=True)

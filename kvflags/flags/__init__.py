@@ -27,6 +27,7 @@ from kvflags.flags.model import (
     Target,
     Variant,
 )
+from kvflags.flags.ramps import default_steps
 from kvflags.flags.versions import in_range, range_problem
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "assign",
     "bucket",
     "criterion_problem",
+    "default_steps",
     "evaluate",
     "expired",
     "fractional",

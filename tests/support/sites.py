@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import filled
 
 from kvflags_cli.demo.pair import free_port
 from kvflags_cli.demo.service import Service
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 __all__ = ["Site", "sites"]
 
@@ -29,6 +33,19 @@ class Site:
         self.service.start(timeout=120)
         self.url = self.service.url
         self.rollout = f"{self.url}/rollouts/{filled.KEY}"
+
+    def token(self, name: str) -> str:
+        """A new one with the scope `operate`, for whoever changes something."""
+        with self.service.client() as client:
+            return client.post("tokens", body={"name": name, "scope": "operate", "author": "a test"})["token"]
+
+    def sign_in(self, page: Page, name: str = "ann") -> None:
+        """Open the rollout in a browser, and sign in as somebody who may operate."""
+        page.goto(self.rollout)
+        page.locator("header").get_by_role("link", name="Sign in").click()
+        page.get_by_label("Token").fill(self.token(name))
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(self.rollout)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def give(
 def list_feedback(key: Key, output: Output = Form.TABLE, collector: Collector = None, as_json: AsJson = False) -> None:
     """List what was measured and given, the newest first; also what was withdrawn."""
     with connect(collector) as client:
-        show("feedback_list", client.get("flags", key, "feedback")["items"], output, as_json=as_json)
+        show("feedback_list", client.items("flags", key, "feedback"), output, as_json=as_json)
 
 
 @app.command("show", epilog=example("kvflags feedback show cross-layer-blocks g12"))

@@ -18,7 +18,7 @@ from kvflags_cli.options import AsJson, Db, example
 from kvflags_cli.output import show
 from kvflags_cli.parse import duration
 from kvflags_cli.serve_file import settings_from
-from kvflags_cli.settings import DEFAULT_DB
+from kvflags_cli.settings import DEFAULT_DB, this_person
 
 __all__ = ["EXAMPLE", "serve"]
 
@@ -126,6 +126,9 @@ def serve(
 ) -> None:
     """Run the collector until it is stopped. A new database is created, an older one upgraded.
 
+    On loopback engines and readers need no token. Changes need the admin's: it is left in a file for this user alone,
+    where the command line finds it.
+
     One line on stdout says when it is ready, and where. `kvflags config show --origin` says what it would go by.
     """
     with needs_the_collector():
@@ -145,6 +148,7 @@ def serve(
         tls_key=tls_key,
         insecure_bind=insecure_bind,
         require_tokens=require_tokens,
+        local_admin=this_person(),
         hub=hub,
         webhook=Target(webhook, os.environ.get("KVFLAGS_WEBHOOK_SECRET", "")) if webhook else None,
         drain_s=duration(drain, "--drain"),

@@ -20,7 +20,7 @@ from kvflags_cli.settings import this_author
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Make, list and revoke the tokens that a collector asks for beyond loopback.",
+    help="Make, list and revoke the tokens that a collector asks for: beyond loopback always, on it for changes.",
     rich_markup_mode=None,
     epilog=example("kvflags tokens create admin --scope admin --db sqlite:///kvflags.db"),
 )

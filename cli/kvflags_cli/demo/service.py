@@ -12,7 +12,7 @@ import httpx
 
 from kvflags.errors import OperatorError
 from kvflags_cli.client import Client
-from kvflags_cli.settings import Connection
+from kvflags_cli.settings import own
 
 __all__ = ["Service"]
 
@@ -59,7 +59,7 @@ class Service:
 
     def client(self) -> Client:
         """A client of the API, for one `with`."""
-        return Client(Connection(self.url, "", "the demo"))
+        return Client(own(self.url, "the demo"))
 
     def stop(self) -> None:
         """Drain and end; kill it after 15 s."""

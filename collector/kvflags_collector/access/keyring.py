@@ -46,17 +46,21 @@ class Identity:
 
 
 class Keyring:
-    """`required`: whether a request needs a token at all. `clock` gives microseconds, UTC.
+    """`tokenless`: the scopes that need no token here. `clock` gives microseconds, UTC.
 
-    `start`, `close` and `reload` block and never run on the event loop; `identify` and `check` never block.
+    `start`, `close` and `reload` block and never run on the event loop; `asks`, `identify` and `check` never block.
     """
 
-    def __init__(self, db: Database, *, required: bool, clock: Callable[[], int]) -> None:
-        self.required = required
+    def __init__(self, db: Database, *, tokenless: frozenset[Scope], clock: Callable[[], int]) -> None:
+        self._tokenless = tokenless
         self._db, self._clock = db, clock
         self._live: dict[bytes, Identity] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kvflags-keyring", daemon=True)
+
+    def asks(self, needed: Scope) -> bool:
+        """Whether what needs this scope needs a token at all."""
+        return needed not in self._tokenless
 
     def start(self) -> None:
         self.reload()
@@ -89,7 +93,7 @@ class Keyring:
         return found
 
     def check(self, authorization: str | None, needed: Scope) -> Identity | None:
-        """The token's identity; None without one, where none is required.
+        """The token's identity; None without one, where none is needed.
 
         Raises:
             Denied: no token, or not this scope.
@@ -98,7 +102,7 @@ class Keyring:
 
     def permit(self, found: Identity | None, needed: Scope, *, sent: bool) -> Identity | None:
         """The same for an identity that was found otherwise; `sent`: whether there was anything to find one by."""
-        if not self.required or (found and covers(found.scope, needed)):
+        if not self.asks(needed) or (found and covers(found.scope, needed)):
             return found
         hint = _HINT.format(needed)
         if found:

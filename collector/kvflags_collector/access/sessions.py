@@ -14,6 +14,7 @@ import hmac
 from collections.abc import Callable
 
 from kvflags_collector.access.keyring import Identity, Keyring
+from kvflags_collector.access.scopes import Scope
 from kvflags_collector.access.tokens import hashed
 from kvflags_collector.rollout.keys import private_key
 from kvflags_collector.store.database import Database
@@ -36,10 +37,9 @@ class Sessions:
         self._db, self._keyring, self._clock = db, keyring, clock
         self._key = b""
 
-    @property
-    def required(self) -> bool:
-        """Whether a request needs a token or a session at all."""
-        return self._keyring.required
+    def asks(self, needed: Scope) -> bool:
+        """Whether what needs this scope needs a token or a session at all."""
+        return self._keyring.asks(needed)
 
     def start(self) -> None:
         with self._db.write() as conn:

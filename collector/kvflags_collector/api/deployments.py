@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -32,7 +32,11 @@ def deployments(ctx: Ctx, paged: Paged, prefix: Annotated[str, Query(max_length=
 
 
 @router.get("/alarms")
-def list_alarms(ctx: Ctx) -> dict[str, Any]:
-    """All alarms, those that stand first."""
+def list_alarms(ctx: Ctx, paged: Paged) -> Listed:
+    """All alarms, those that stand first, then the newest."""
     with ctx.db.read() as conn:
-        return {"items": alarms.listing(conn)}
+
+        def found(place: Place) -> list[Keyed]:
+            return [((int(one["ended_at"] is None), one["id"]), one) for one in alarms.listing(conn, place)]
+
+        return paged("alarms", (int, int), found)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once
+from kvflags_collector.api.paging import Listed, Paged
 from kvflags_collector.api.schemas.feedback import EditFeedback, GiveFeedback
 from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.feedback import given
@@ -23,10 +24,12 @@ router = APIRouter(prefix="/api/v1/flags/{key}/feedback", tags=["feedback"])
 
 
 @router.get("")
-def list_feedback(key: str, ctx: Ctx) -> dict[str, Any]:
+def list_feedback(key: str, ctx: Ctx, paged: Paged) -> Listed:
     """What was measured and given about the flag, the newest first; also what was withdrawn."""
     with ctx.db.read() as conn:
-        return {"items": signals(conn, flags.get(conn, key).key, ctx.clock())}
+        flag = flags.get(conn, key).key
+        every = [((one["recorded_at"], one["id"]), {**one}) for one in signals(conn, flag, ctx.clock())]
+        return paged(f"feedback {flag}", (str, str), lambda place: place.among(every, falling=True))
 
 
 @router.post("", status_code=201)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy import Connection
 
 from kvflags.errors import UsageError
-from kvflags.flags import Flag, Step
+from kvflags.flags import Flag, Step, default_steps
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once, etag
 from kvflags_collector.api.paging import Listed, Paged
@@ -114,7 +114,7 @@ def plan_ramp(key: str, body: RampPlan, once: Once) -> dict[str, Any]:
     def change(conn: Connection, key: str, **more: Any) -> Flag:  # noqa: ANN401 - author, reason, revision, time
         flag = flags.get(conn, key)
         size = sum(one.eligible and one.complete for one in assign.fleet(conn, flag, more["now"]))
-        steps = given or ramp.default_steps(size, body.hold_s)
+        steps = given or default_steps(size, body.hold_s)
         return ramp.plan(conn, key, None if body.steps is None else steps, **more)
 
     return _changed(once, key, change, **_change(body, once))

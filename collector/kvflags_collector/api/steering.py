@@ -9,6 +9,7 @@ from fastapi import APIRouter
 
 from kvflags_collector.api.context import Ctx
 from kvflags_collector.api.once import Once
+from kvflags_collector.api.paging import Listed, Paged
 from kvflags_collector.api.schemas.deployments import Declare, Force, Opt, Reopen
 from kvflags_collector.api.schemas.signed import Change
 from kvflags_collector.rollout import flags, steer, treated
@@ -72,10 +73,12 @@ def reopen(key: str, body: Reopen, once: Once) -> dict[str, Any]:
 
 
 @router.get("/flags/{key}/treated")
-def list_treated(key: str, ctx: Ctx) -> dict[str, Any]:
+def list_treated(key: str, ctx: Ctx, paged: Paged) -> Listed:
     """Engines that were told to be on, and live: what an abort waits for."""
     with ctx.db.read() as conn:
-        return {"items": treated.living(conn, flags.get(conn, key).key, ctx.clock())}
+        flag = flags.get(conn, key).key
+        every = treated.keyed(conn, flag, ctx.clock())
+        return paged(f"treated {flag}", (str,) * 5, lambda place: place.among(every))
 
 
 def _actor(body: Change) -> Actor:

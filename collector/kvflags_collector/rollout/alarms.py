@@ -6,22 +6,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, case, select
 
 from kvflags_collector.rollout import canaries, mixed
 from kvflags_collector.store import control_tables as tables
+from kvflags_collector.store.places import WHOLE, Place
 from kvflags_collector.times import rfc3339
 
 __all__ = ["listing", "says", "standing"]
 
-# The newest are what anybody asks for; pages with cursors come with the rest of the API.
-_LIMIT = 1000
 
-
-def listing(conn: Connection) -> list[dict[str, Any]]:
-    """All alarms, those that stand first, then the newest."""
+def listing(conn: Connection, place: Place = WHOLE) -> list[dict[str, Any]]:
+    """Alarms from a place on, those that stand first, the newest of them first. The key is (1 where it stands, id)."""
     a = tables.alarms.c
-    query = select(tables.alarms).order_by(a.ended_us.is_not(None), a.last_us.desc(), a.id).limit(_LIMIT)
+    query = place.falling(select(tables.alarms), case((a.ended_us.is_(None), 1), else_=0), a.id)
     return [_alarm(row) for row in conn.execute(query).mappings()]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from kvflags.errors import Conflict, ErrorCode, UsageError
-from kvflags.flags import BUCKETS, Arm, Facts, Flag, Phase, Ramp, Step, Target, Variant, expired
+from kvflags.flags import BUCKETS, Arm, Facts, Flag, Phase, Ramp, Step, Variant, expired
 from kvflags_collector.rollout import assign, flags, guard, judged, leases, pins, steer
 from kvflags_collector.rollout.audit import Actor
 from kvflags_collector.rollout.guard import Act, Finding, Guard, circuit_breaker
@@ -29,7 +29,6 @@ __all__ = [
     "HOLDBACK",
     "HOLDBACK_US",
     "advance",
-    "default_steps",
     "effective",
     "enter",
     "plan",
@@ -43,21 +42,8 @@ GUARDS: tuple[Guard, ...] = (circuit_breaker, judged.findings)
 
 _FRESH_US = 3600 * SECOND
 
-# Below 200 eligible deployments a percentage is too coarse to be a plan: 1 % of 150 is one or two by luck.
-_SMALL = 200
-# The first horizon at which a deployment's verdict is frozen.
-_HOLD_S = 3 * 86_400
-
 # Making it the default: one in twenty stays off for two weeks more, so that a slow harm can still be seen.
 HOLDBACK, HOLDBACK_US = BUCKETS // 20, 14 * 86_400 * SECOND
-
-
-def default_steps(eligible: int, hold_s: int = _HOLD_S) -> tuple[Step, ...]:
-    """1, 2, 5, half of a fleet below 200 eligible deployments; 1, 5, 25, 50 % of a larger one."""
-    if eligible >= _SMALL:
-        return tuple(Step(Target(share=share * BUCKETS // 100), hold_s) for share in (1, 5, 25, 50))
-    counts = sorted({min(count, max(eligible // 2, 1)) for count in (1, 2, 5, max(eligible // 2, 1))})
-    return tuple(Step(Target(count=count), hold_s) for count in counts)
 
 
 def plan(

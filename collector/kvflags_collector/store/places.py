@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, tuple_
@@ -31,6 +32,12 @@ class Place(NamedTuple):
         if self.after is not None:
             query = query.where(tuple_(*key) < self.after)
         return query.order_by(*(one.desc() for one in key)).limit(self.limit)
+
+    def among(self, items: Iterable[Keyed], *, falling: bool = False) -> list[Keyed]:
+        """The items behind this place of a list that is put together in memory, by keys that grow, or fall."""
+        after = self.after
+        behind = [one for one in items if after is None or (one[0] < after if falling else one[0] > after)]
+        return sorted(behind, key=lambda one: one[0], reverse=falling)[: self.limit]
 
 
 WHOLE = Place()

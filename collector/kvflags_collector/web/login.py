@@ -15,7 +15,10 @@ from kvflags_collector.web.viewer import NOBODY
 
 __all__ = ["denied", "routes"]
 
-_HINT = "Paste a token with the scope read, or operate to act. An admin makes one with `kvflags tokens create`."
+_HINT = (
+    "Paste a token with the scope read, or operate to act. An admin makes one with `kvflags tokens create`; on the "
+    "collector's own machine one lies ready, and `kvflags config show --origin` says where."
+)
 
 
 def routes(sessions: Sessions) -> list[Route]:

@@ -31,6 +31,21 @@ def full(api):
     return api
 
 
+@pytest.fixture
+def troubled(api):
+    """Four generations whose prefill and decode, told to be on, run different layouts; two remarks on them."""
+    api.create()
+    for number in range(4):
+        api.now += 1
+        for role, layout in (("prefill", "BHLNC"), ("decode", "LBHNC")):
+            api.register(f"{role}{number}", deployment=f"c/ns/{number}", role=role, running="on")
+            api.beat(f"{role}{number}", layout={"resolved": layout})
+    for number in range(2):
+        said = {"deployment": f"c/ns/{number}", "sign": "negative", "comment": "slow", "author": "ann"}
+        assert api("POST", "/api/v1/flags/clb/feedback", said)[0] == 201
+    return api
+
+
 def _token(api, name):
     with api.db.write() as conn:
         tokens.create(conn, name=name, scope=Scope.READ, author="ann", now=api.now)
@@ -58,6 +73,21 @@ def test_pages_of_any_size_hold_what_the_whole_list_holds(full, path):
     for limit in (1, 2, 3, len(whole["items"]), 1000):
         assert _pages(full, path, limit=limit) == whole["items"]
     assert len(whole["items"]) == {"flags": 1, "tokens": 5, "engines": 7}.get(path, 6 if path == "deployments" else 7)
+
+
+@pytest.mark.parametrize(("path", "number"), [("alarms", 4), ("flags/clb/feedback", 6), ("flags/clb/treated", 8)])
+def test_pages_of_what_is_amiss(troubled, path, number):
+    _, whole = troubled("GET", f"/api/v1/{path}")
+    assert (len(whole["items"]), whole["next"]) == (number, None)
+    for limit in (1, 3, number, 1000):
+        assert _pages(troubled, path, limit=limit) == whole["items"]
+
+
+def test_alarms_that_stand_come_first_then_the_newest(troubled):
+    # The prefill of one comes over, so that its alarm ends.
+    troubled.beat("prefill2", seq=2, layout={"resolved": "LBHNC"})
+    named = [(item["deployment"], item["ended_at"] is None) for item in _pages(troubled, "alarms", limit=1)]
+    assert named == [("c/ns/3", True), ("c/ns/1", True), ("c/ns/0", True), ("c/ns/2", False)]
 
 
 def test_deployments_without_a_name_come_last(full):
@@ -103,10 +133,10 @@ def test_deployments_by_the_beginning_of_their_name(full):
         assert len(_pages(full, "deployments", limit=2, prefix=prefix)) == number, prefix
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", [*LISTS, "alarms", "flags/clb/feedback", "flags/clb/treated"])
 def test_a_cursor_of_another_list_or_of_nobody_is_refused(full, path):
     _, page = full("GET", "/api/v1/tokens", params={"limit": 2})
-    name = {"flags/clb/history": "history clb"}.get(path, path)
+    name = {f"flags/clb/{of}": f"{of} clb" for of in ("history", "feedback", "treated")}.get(path, path)
     made_up = [[name], [name, 2**63, "a", "b"], [name, True, 1, 2], [name, "a\x00", "b"], [name, None], {"a": 1}, 7]
     cursors = ["", "%", "ÿ", "=", *(base64.urlsafe_b64encode(json.dumps(one).encode()).decode() for one in made_up)]
     for cursor in [*cursors, *([] if path == "tokens" else [page["next"]])]:
@@ -121,7 +151,8 @@ def test_pages_are_bounded(full, limit):
 
 def test_the_openapi_document_says_so(api):
     document = api("GET", "/openapi.json")[1]
-    for path in ("deployments", "engines", "flags", "flags/{key}/history", "tokens"):
+    under = [f"flags/{{key}}/{of}" for of in ("history", "feedback", "treated")]
+    for path in ("alarms", "deployments", "engines", "flags", "tokens", *under):
         operation = document["paths"][f"/api/v1/{path}"]["get"]
         assert {"limit", "cursor"} <= {one["name"] for one in operation["parameters"]}
         schema = operation["responses"]["200"]["content"]["application/json"]["schema"]

@@ -55,7 +55,7 @@ NAMES = [
 
 @contextmanager
 def _client(scene) -> Iterator[TestClient]:
-    sessions = Sessions(scene.db, Keyring(scene.db, required=False, clock=lambda: 0), lambda: 0)
+    sessions = Sessions(scene.db, Keyring(scene.db, tokenless=frozenset(Scope), clock=lambda: 0), lambda: 0)
     sessions.start()
     with closing(Kept(scene.db, lambda: scene.now)) as kept:
         shown, _ = routes(scene.db, kept, sessions, lambda: scene.now)

@@ -193,7 +193,8 @@ def test_a_collector_that_is_told_to_stop_ends_open_pages_at_once_and_takes_them
     service = Service(tmp_path / "kvflags.db", tmp_path / "log", port=free_port()).start(timeout=60)
     address = f"{service.url}/rollouts/clb/events"
     body = {"key": "clb", "feature": "cross_layer_blocks", "author": "ann", "reason": "go"}
-    assert httpx.post(f"{service.url}/api/v1/flags", json=body, trust_env=False).is_success
+    with service.client() as client:
+        client.post("flags", body=body)
     with _open(address) as source:
         before = source.next()
         began = time.monotonic()

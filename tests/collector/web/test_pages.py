@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from kvflags.inert import inert
 from kvflags.states import STANDINGS, VERDICTS
 from kvflags_collector.access.keyring import Keyring
+from kvflags_collector.access.scopes import Scope
 from kvflags_collector.access.sessions import Sessions
 from kvflags_collector.rollout import flags
 from kvflags_collector.store import control_tables as tables
@@ -39,7 +40,7 @@ def _client(scene) -> Iterator[TestClient]:
 
 
 def _sessions(db) -> Sessions:
-    sessions = Sessions(db, Keyring(db, required=False, clock=lambda: 0), lambda: 0)
+    sessions = Sessions(db, Keyring(db, tokenless=frozenset(Scope), clock=lambda: 0), lambda: 0)
     sessions.start()
     return sessions
 

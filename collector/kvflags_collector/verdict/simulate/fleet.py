@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a fleet would measure: baselines, drift, autocorrelated noise, reconfigurations, bursts of failures.
 
-Half the deployments are there on day 0, the rest arrive evenly. Log time to first token: AR(1) noise of 0.6 with an SD
+Some deployments are there on day 0, the rest arrive evenly. Log time to first token: AR(1) noise of 0.6 with an SD
 around 0.10 that differs between deployments, a drift common to all, another for each stratum, and jumps of SD 0.3.
 """
 
@@ -48,7 +48,7 @@ def draw(plan: Plan, rng: np.random.Generator) -> Fleet:
     """One fleet. The same plan and generator give the same fleet."""
     n, days = plan.deployments, plan.end
     stratum = rng.choice(len(STRATA), n, p=[share for _, share in STRATA])
-    arrived = np.where(np.arange(n) < n // 2, 0, rng.integers(0, max(1, days - 14), n))
+    arrived = np.where(np.arange(n) < int(n * plan.there), 0, rng.integers(0, max(1, days - 14), n))
     volume = 50_000 * rng.lognormal(0, 1.2, n)
     scale = 0.10 * rng.lognormal(0, 0.4, n)
     common = np.cumsum(rng.normal(0, 0.02, days)) + np.cumsum(rng.normal(0, 0.01, (len(STRATA), days)), axis=1)[stratum]
@@ -60,7 +60,7 @@ def draw(plan: Plan, rng: np.random.Generator) -> Fleet:
     return Fleet(
         arrived=arrived,
         stratum=stratum,
-        lot=rng.random(n),
+        lot=_lots(plan, rng),
         effect=np.asarray(plan.log_effects)[stratum] + rng.normal(0, 1, n) * plan.heterogeneity,
         inter_token_effect=log1p(plan.inter_token),
         latency=latency,
@@ -71,6 +71,12 @@ def draw(plan: Plan, rng: np.random.Generator) -> Fleet:
         transfers=transfers,
         reports=rng.random(n),
     )
+
+
+def _lots(plan: Plan, rng: np.random.Generator) -> Floats:
+    """By a count the places in the draw, evenly spread: a share of them is then a number of deployments."""
+    drawn = rng.random(plan.deployments)
+    return (drawn.argsort().argsort() + 0.5) / plan.deployments if plan.counted else drawn
 
 
 def _failures(plan: Plan, rng: np.random.Generator, volume: Floats) -> tuple[Floats, Floats, Floats]:

@@ -23,7 +23,8 @@ class Plan:
     deployments. error_ratio: by which factor failures change. inter_token: true relative change of its latency.
 
     strata_effects: overrides `effect` by stratum. ramp: (day, share treated from then on). days: how many daily looks.
-    lost: share of the treated that never report. shift_rate: reconfigurations a day that move a deployment for good.
+    there: share of deployments that are there on day 0; the rest arrive evenly. counted: the share is
+    exact, else each is drawn. lost: share of the treated that never report. shift_rate: jumps of a deployment a day.
     error_ar, burst_blocks: how failures cluster in time.
     """
 
@@ -35,6 +36,8 @@ class Plan:
     inter_token: float = 0.0
     strata_effects: tuple[float, ...] = ()
     ramp: tuple[tuple[int, float], ...] = ((7, 0.01), (10, 0.05), (14, 0.25), (21, 0.5))
+    there: float = 0.5
+    counted: bool = False
     lost: float = 0.0
     shift_rate: float = 0.01
     error_ar: float = 0.6

@@ -2,6 +2,7 @@
 """Each run draws the same cases, so that what fails, fails for the change at hand; `make soak` draws new ones."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,9 @@ from hypothesis import settings
 settings.register_profile("same cases", derandomize=True)
 settings.register_profile("new cases")
 settings.load_profile("new cases" if os.environ.get("KVFLAGS_SOAK_CASES") else "same cases")
+
+# A shell's background job ignores SIGINT, and so would all that it starts; tests that interrupt would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,7 +52,7 @@ def test_it_is_shown_and_does_nothing(site, look, kind):
     text = HOSTILE[kind]
     page = look(viewport={"width": 1280, "height": 900})
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
-    sent = {"Authorization": f"Bearer {site.token('ann')}"}
+    sent = {"Authorization": f"Bearer {site.token('ann', 'admin')}"}
     with httpx.Client(base_url=site.url, headers=sent, timeout=60, trust_env=False) as http:
         taken = _send_everywhere(http, kind, text)
         assert "comment" in taken

@@ -34,10 +34,10 @@ class Site:
         self.url = self.service.url
         self.rollout = f"{self.url}/rollouts/{filled.KEY}"
 
-    def token(self, name: str) -> str:
-        """A new one with the scope `operate`, for whoever changes something."""
+    def token(self, name: str, scope: str = "operate") -> str:
+        """A new one, for whoever changes something."""
         with self.service.client() as client:
-            return client.post("tokens", body={"name": name, "scope": "operate", "author": "a test"})["token"]
+            return client.post("tokens", body={"name": name, "scope": scope, "author": "a test"})["token"]
 
     def sign_in(self, page: Page, name: str = "ann") -> None:
         """Open the rollout in a browser, and sign in as somebody who may operate."""

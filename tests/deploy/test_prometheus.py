@@ -68,7 +68,7 @@ def watched(tmp_path_factory) -> Iterator[tuple[Site, Prometheus]]:
     """A collector that is used in every way that a panel shows, and the server that scrapes it each second."""
     program("prometheus", "prometheus")
     site, ended = Site(tmp_path_factory.mktemp("site"), "healthy"), threading.Event()
-    busy = threading.Thread(target=_use, args=(site.url, ended))
+    busy = threading.Thread(target=_use, args=(site.url, site.token("ann"), ended))
     with prometheus(tmp_path_factory.mktemp("prometheus"), site.url, RULES) as server:
         busy.start()
         try:
@@ -79,8 +79,9 @@ def watched(tmp_path_factory) -> Iterator[tuple[Site, Prometheus]]:
             site.service.stop()
 
 
-def _use(url: str, ended: threading.Event) -> None:
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+def _use(url: str, token: str, ended: threading.Event) -> None:
+    sent = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=url, headers=sent, timeout=60, trust_env=False) as http:
         reasons = 0
         while not ended.wait(0.3):
             body = _transfers()
@@ -88,7 +89,7 @@ def _use(url: str, ended: threading.Event) -> None:
                 http.post("/v1/traces", content=content, headers=_PROTOBUF)
             reasons += 1
             change = {"author": "ann", "reason": f"reason {reasons}", "percent": 40.0 + reasons % 2}
-            http.put(f"/api/v1/flags/{filled.KEY}/target", json=change)
+            assert http.put(f"/api/v1/flags/{filled.KEY}/target", json=change).status_code == 200
 
 
 def _transfers(ago_ns: int = 0) -> bytes:

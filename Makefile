@@ -37,18 +37,18 @@ check: setup ## Style, types, import contracts
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/imports.log 2>&1 || { cat .cache/imports.log; exit 1; }
 
-unit: setup ## Tests without engines, two at a time (about 7 minutes)
+unit: setup ## Tests without engines, two at a time (about 12 minutes)
 	@echo "==> unit tests"
 	@$(BIN)/python -m pytest -m "not engine and not browser" -q -n 2 --dist worksteal
 
-browser: setup ## Pages in Debian's Chromium, over whole fleets (about 3 minutes)
+browser: setup ## Pages in Debian's Chromium, over whole fleets (about 5 minutes)
 	@echo "==> pages in Chromium"
 	@$(BIN)/python -m pytest -m browser -q tests/browser
 
 screenshots: setup ## Take the pictures in docs/images anew, from the tests of the pages
 	@KVFLAGS_SCREENSHOTS=1 $(BIN)/python -m pytest -m browser -q -p no:randomly tests/browser
 
-engine: setup ## Tests on real vLLM engines with real NIXL transfers (about 20 minutes on 2 cores)
+engine: setup ## Tests on real vLLM engines with real NIXL transfers (about 25 minutes on 2 cores)
 	@echo "==> tests on real engines"
 	@$(BIN)/python -m pytest -m engine -v tests/engine
 

@@ -33,6 +33,7 @@ from kvflags_collector.api import (
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit, PlainNames
 from kvflags_collector.ingest import http
+from kvflags_collector.ingest.instruments import Instruments
 from kvflags_collector.ingest.keeper import Keeper
 from kvflags_collector.ingest.receiver import Receiver
 from kvflags_collector.ingest.writer import Writer
@@ -48,6 +49,22 @@ from kvflags_collector.web.kept import Kept
 from kvflags_collector.webhook.messenger import Messenger
 
 __all__ = ["create_app"]
+
+
+_ROUTERS = (
+    health.router,
+    metrics.router,
+    engines.router,
+    canaries.router,
+    feedback.router,
+    files.router,
+    flags.router,
+    steering.router,
+    deployments.router,
+    tokens.router,
+    hub.router,
+    ofrep.router,
+)
 
 
 class _Worker(Protocol):
@@ -99,32 +116,24 @@ def create_app(settings: Settings, db: Database, *, clock: Callable[[], int] = n
     app.state.receiver, app.state.keyring = receiver, keyring
     # What it still answers when we are told to stop: the threads are needed until then.
     app.state.draining = []
-    app.add_middleware(BodyLimit)
-    app.add_middleware(PlainNames, on_page=answers.failed)
-    # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.
-    app.add_middleware(Guard, keyring=keyring, sessions=sessions, on_page=login.denied)
-    app.add_middleware(metrics.Counted, instruments=receiver.instruments)
+    _install_middleware(app, keyring, sessions, receiver.instruments)
     receiver.instruments.registry.register(metrics.Measured(db, receiver, lambda: writer.duplicates, clock))
     receiver.instruments.registry.register(rollout_metrics.Rollouts(db, kept.evidence, clock))
     errors.install(app)
-    for router in (
-        health.router,
-        metrics.router,
-        engines.router,
-        canaries.router,
-        feedback.router,
-        files.router,
-        flags.router,
-        steering.router,
-        deployments.router,
-        tokens.router,
-        hub.router,
-        ofrep.router,
-    ):
+    for router in _ROUTERS:
         app.include_router(router)
     shown, app.state.live = pages.routes(db, kept, sessions, clock, is_hub=settings.hub)
     app.router.routes.extend([*http.routes(receiver), *shown])
     return app
+
+
+def _install_middleware(app: FastAPI, keyring: Keyring, sessions: Sessions, instruments: Instruments) -> None:
+    """From the innermost to the outermost."""
+    app.add_middleware(BodyLimit)
+    app.add_middleware(PlainNames, on_page=answers.failed)
+    # Outside of it, since nothing is read before the guard has let a request in; what it refuses is counted too.
+    app.add_middleware(Guard, keyring=keyring, sessions=sessions, on_page=login.denied)
+    app.add_middleware(metrics.Counted, instruments=instruments)
 
 
 @asynccontextmanager

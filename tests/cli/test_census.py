@@ -5,7 +5,8 @@ from datetime import date
 
 import pytest
 
-from kvflags_cli.census import census
+from kvflags_cli.census import LEAST, census
+from kvflags_collector.verdict.evidence import Minima
 
 TODAY = date(2026, 12, 1)
 
@@ -24,6 +25,10 @@ def _asked():
         yield {"assumed": "a fifth faster", "rollouts": 16, "verdicts": [{"state": "ready", "median_day": 23.5}]}
 
     return sizes, reach
+
+
+def test_it_needs_what_a_verdict_needs():
+    assert Minima().treated + Minima().control == LEAST
 
 
 @pytest.mark.parametrize(("number", "asked"), [(0, []), (15, []), (16, [16]), (40, [40])])

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E402 - whatever vLLM imports, the plugin was there first, as in an engine
+# ruff: noqa: PLC0415 - what only some releases have
 """One release of vLLM under our plugin: its own configuration, connector class, worker and NIXL agent; no engine.
 
 Runs in a process of its own, with the release's Python files first on the path and `KVFLAGS_STRICT=1`: whatever we call
@@ -22,17 +24,17 @@ from kvflags.connector import plugin
 plugin.register()
 lab.register()
 
-import torch  # noqa: E402 (whatever it imports, the plugin was there first, as in an engine)
-from vllm.config import KVTransferConfig, set_current_vllm_config  # noqa: E402
-from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory  # noqa: E402
-from vllm.distributed.kv_transfer.kv_connector.v1 import nixl, supports_hma  # noqa: E402
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # noqa: E402
-from vllm.distributed.parallel_state import init_distributed_environment, initialize_model_parallel  # noqa: E402
-from vllm.engine.arg_utils import EngineArgs  # noqa: E402
-from vllm.v1 import kv_cache_interface  # noqa: E402
+import torch
+from vllm.config import KVTransferConfig, set_current_vllm_config
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.v1 import nixl, supports_hma
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
+from vllm.engine.arg_utils import EngineArgs
+from vllm.v1 import kv_cache_interface
 
-from kvflags.connector import guard  # noqa: E402
-from kvflags.decision import carry  # noqa: E402
+from kvflags.connector import guard
+from kvflags.decision import carry
 
 LAYERS, HEADS, BLOCKS = 8, 4, 16
 NAMES = [f"model.layers.{layer}.self_attn.attn" for layer in range(LAYERS)]
@@ -103,7 +105,7 @@ def cache_config(tokens):
 def resolved(config, spec):
     """What vLLM makes of the wish; None where there is nothing to resolve, to 0.28."""
     try:
-        from vllm.v1.attention.backends.utils import resolve_kv_cache_layout  # noqa: PLC0415
+        from vllm.v1.attention.backends.utils import resolve_kv_cache_layout
     except ImportError:
         return None
     names = [layout.name for layout in backend().supported_kv_cache_layouts()]
@@ -111,7 +113,7 @@ def resolved(config, spec):
 
 
 def backend():
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # noqa: PLC0415
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
     return CPUAttentionBackend
 
@@ -148,7 +150,7 @@ def failed(connector):
 
 
 def _metadata():
-    from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata  # noqa: PLC0415
+    from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata
 
     return NixlConnectorMetadata()
 

@@ -31,11 +31,11 @@ def observed(fleet):
         assert {result.finish_reason for result in pair.send(SOME, 8).values()} == {"length"}
         seen = f"test/engine/{name}"
         eventually(
-            lambda: any(r["deployment"] == seen and r["observed_at"] for r in fleet.get("deployments")["items"]),  # noqa: B023
+            lambda: any(r["deployment"] == seen and r["observed_at"] for r in fleet.get("deployments")["items"]),  # noqa: B023 (asked at once)
             f"{name} to be observed",
         )
         # An engine that stops has 1 s to send what is left, which a busy machine may not give it.
-        eventually(lambda: fleet.transferred(name, "r1") == len(SOME), f"the transfers of {name}")  # noqa: B023
+        eventually(lambda: fleet.transferred(name, "r1") == len(SOME), f"the transfers of {name}")  # noqa: B023 (asked at once)
         pair.stop()
 
 

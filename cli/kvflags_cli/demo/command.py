@@ -42,7 +42,7 @@ Once = Annotated[
 def demo(*, folder: Folder = None, port: Port = 0, once: Once = False, as_json: AsJson = False) -> None:
     """Roll cross-layer blocks out to one of two real deployments on this machine, and print the report.
 
-    Ten vLLM engines on CPU, NIXL transfers between them, one collector on SQLite. About seven minutes on two cores.
+    Ten vLLM engines on CPU, NIXL transfers between them, one collector on SQLite. About nine minutes on two cores.
     """
     _check()
     own = folder is None
@@ -89,6 +89,8 @@ def _run(number: int, step: Step) -> None:
 def _stay(service: Service) -> None:
     say(f"\nThe collector stays up. Page: {service.url}/rollouts/{FLAG}   Stop it with Ctrl-C.")
     say(f"Ask it:  kvflags report {FLAG} --collector {service.url}")
+    if service.token_file:
+        say(f"To change anything on the page, sign in with the token in {service.token_file}")
     try:
         service.wait()
     except KeyboardInterrupt:

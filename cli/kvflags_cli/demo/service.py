@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 
+from kvflags import local_token
 from kvflags.errors import OperatorError
 from kvflags_cli.client import Client
 from kvflags_cli.settings import own
@@ -34,6 +35,7 @@ class Service:
         hub: bool = False,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        self.token_file = local_token.place(port)
         self._log = log
         self._options = ["--db", f"sqlite:///{database}", "--port", str(port)]
         self._options += ["--heartbeat", heartbeat, "--start-lease", start_lease]
@@ -62,12 +64,14 @@ class Service:
         return Client(own(self.url, "the demo"))
 
     def stop(self) -> None:
-        """Drain and end; kill it after 15 s."""
+        """Drain and end; kill it after 15 s. The admin's token that it left opens nothing else, and goes too."""
         self._process.terminate()
         try:
             self._process.wait(15)
         except subprocess.TimeoutExpired:
             self.kill()
+        if self.token_file:
+            self.token_file.unlink(missing_ok=True)
 
     def kill(self) -> None:
         """End it with SIGKILL, as a crash would."""

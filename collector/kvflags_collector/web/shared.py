@@ -17,6 +17,8 @@ __all__ = ["Shared", "Shown"]
 
 # A document of a thousand deployments takes 0.5 MB in memory; addresses with other filters are other ones.
 _MOST = 64
+# Looks of one document: of everybody who has a token of their own. A thousand deployments are 72 kB each.
+_MOST_LOOKS = 32
 # Stands for what every form of a session holds. As long, and nobody knows it.
 _FORM = secrets.token_hex(32)
 
@@ -34,6 +36,8 @@ class Shown:
         anyone = replace(viewer, form=_FORM)
         with self._lock:
             if (template, anyone) not in self._looks:
+                if len(self._looks) >= _MOST_LOOKS:
+                    self._looks.clear()
                 self._looks[template, anyone] = render(template, {"page": self.document, "viewer": anyone})
             found = self._looks[template, anyone]
         return found.replace(_FORM, viewer.form)

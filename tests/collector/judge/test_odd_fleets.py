@@ -45,6 +45,16 @@ def outcome(found, name):
     return one
 
 
+def changed_midway(scene, **facts):
+    """The report of a fleet of which one deployment came back with other facts: the other 19 are compared."""
+    fleet = Fleet(scene, then=lambda name: facts if name.endswith("/03") else {})
+    fleet.store(BETTER)
+    found = reported(fleet)
+    events = found["evidence"]["events"]
+    assert events["treatment"] + events["control"] == 19
+    return found
+
+
 def _drawn(found):
     console = Console(width=400, no_color=True)
     with console.capture() as seen:
@@ -108,11 +118,7 @@ def test_one_deployment(scene):
 
 
 def test_a_deployment_that_changed_its_backend_midway(scene):
-    fleet = Fleet(scene, then=lambda name: {"backend": "FLASHINFER"} if name.endswith("/03") else {})
-    fleet.store(BETTER)
-    found = reported(fleet)
-    events = found["evidence"]["events"]
-    assert events["treatment"] + events["control"] == 19
+    found = changed_midway(scene, backend="FLASHINFER")
     [row] = [row for row in found["deployments"] if row["latest"] and row["comparison"] == "excluded"]
     assert (row["deployment"], row["arm"], row["verdict"]) == ("c/ns/03", None, None)
     assert row["excluded_because"] == "facts_changed"
@@ -128,11 +134,7 @@ def test_a_fleet_that_changed_its_backend_midway(scene):
 
 
 def test_a_deployment_that_changed_its_hardware_midway(scene):
-    fleet = Fleet(scene, then=lambda name: {"gpu": "B200"} if name.endswith("/03") else {})
-    fleet.store(BETTER)
-    found = reported(fleet)
-    events = found["evidence"]["events"]
-    assert events["treatment"] + events["control"] == 19
+    found = changed_midway(scene, gpu="B200")
     assert found["evidence"]["left_out"] == {"changed": 1}
     assert "Events left out: 1 where backend, hardware" in markdown(found)
 

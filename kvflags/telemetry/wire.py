@@ -72,10 +72,24 @@ class Wire:
     def send(self, body: bytes) -> Answer:
         """Send it once. Every failure is an answer; nothing is raised but programming errors."""
         try:
-            return self._send(self._compress(body))
+            return self._send_anew(self._compress(body))
         except (OSError, HTTPException) as error:
             self.close()
             return Answer(Outcome.LATER, says=f"{type(error).__name__}: {error}")
+
+    def _send_anew(self, body: bytes) -> Answer:
+        """On the kept connection; on a new one where the collector closed that, as servers do after some idle seconds.
+
+        So an engine's last spans need no second try, for which it has no time. What arrived twice is known as a repeat.
+        """
+        kept = self._connection is not None
+        try:
+            return self._send(body)
+        except ConnectionError:
+            if not kept:
+                raise
+        self.close()
+        return self._send(body)
 
     def _send(self, body: bytes) -> Answer:
         connection = self._connection or self._open()

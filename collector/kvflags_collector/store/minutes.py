@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, false, literal_column, select
+from sqlalchemy import ColumnElement, Connection, and_, false, literal_column, not_, select
 
 from kvflags.telemetry.attributes import SPAN_NAME
 from kvflags_collector.store.levels import MINUTE, batches
@@ -31,8 +31,10 @@ def ranks_of(conn: Connection, minute_us: int, deployments: Sequence[str]) -> li
     wanted = and_(spans.c.name == SPAN_NAME, spans.c.deployment.in_(deployments))
     by_date = _read(conn, and_(wanted, _began_in(minute_us)), wrong)
     ranks = [rank for rank in by_date if rank.start_ns // _MINUTE_NS == minute_us // MINUTE.length_us]
+    # Off by less than a minute, a span may have begun in this minute both by its date and in truth: it is here already.
+    others = and_(wanted, not_(_began_in(minute_us)))
     for clock in wrong:
-        ranks += _read(conn, and_(wanted, _dated_by(clock), _began_in(minute_us + clock.skew_us)), [clock])
+        ranks += _read(conn, and_(others, _dated_by(clock), _began_in(minute_us + clock.skew_us)), [clock])
     return ranks + _elsewhere(conn, wanted, ranks, wrong)
 
 

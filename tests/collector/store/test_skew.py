@@ -56,6 +56,17 @@ def test_an_engine_with_a_wrong_clock_counts_in_the_right_minute(raw, ahead):
     assert _minutes(raw) == [(1, 1), (1, 1)]
 
 
+@pytest.mark.parametrize("ahead", [-16, 1, 31, 59, -59, 60, 61, 3600])
+def test_whatever_a_clock_is_off_by_each_transfer_counts_once(raw, ahead):
+    _note(raw, "decode-0", ahead * SECOND, raw.noon_us)
+    every_7_s = range(0, 240, 7)
+    for number, at in enumerate(every_7_s):
+        dated = raw.noon_ns + (at + ahead) * 10**9
+        raw.store(raw.span(number, start_ns=dated, received_us=raw.noon_us + at * SECOND))
+    roll(raw.db, raw.settled_us)
+    assert _minutes(raw) == [(minute, sum(at // 60 == minute for at in every_7_s)) for minute in range(4)]
+
+
 @pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
 def test_a_clock_of_another_age_holds_up_nobody_elses_transfers(raw, year):
     ahead = (year - 2026) * 366 * 86_400 * SECOND

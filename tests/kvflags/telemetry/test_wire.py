@@ -109,9 +109,19 @@ def test_the_timeout(make, text, seconds):
     assert make("http://127.0.0.1:1", None, {"OTEL_EXPORTER_OTLP_TIMEOUT": text}).timeout_s == seconds
 
 
-def test_a_connection_that_the_collector_closed_is_opened_anew(collector, make):
+@pytest.mark.parametrize("how", [socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR])
+def test_on_a_connection_that_was_closed_meanwhile_nothing_fails(collector, make, how):
     wire = make(collector.url)
     assert wire.send(b"1").outcome is Outcome.STORED
-    wire._connection.sock.shutdown(socket.SHUT_RDWR)  # as a restarted collector leaves it
-    assert wire.send(b"2").outcome is Outcome.LATER
+    wire._connection.sock.shutdown(how)  # as a restarted collector leaves it, or one that it was too quiet for
     assert wire.send(b"2").outcome is Outcome.STORED
+    assert collector.bodies[-1] == b"2"
+
+
+def test_a_collector_that_closes_each_connection_is_tried_on_one_new_one(collector, make, monkeypatch):
+    wire = make(collector.url)
+    assert wire.send(b"1").outcome is Outcome.STORED
+    monkeypatch.setattr(collector, "status", None)  # its handler fails, and the connection ends without an answer
+    answer = wire.send(b"2")
+    assert answer.outcome is Outcome.LATER
+    assert collector.bodies[1:] == [b"2", b"2"]

@@ -158,20 +158,21 @@ def _report(service: Service) -> dict[str, Any]:
 
 
 def _settle(service: Service) -> str:
-    """Every measured transfer and every failure is in the roll-ups."""
+    """Every measured transfer and every failure is in the roll-ups, once."""
+    wanted = dict.fromkeys(COMPARED, (_MEASURED, 0)) | {MIXED: (_FAILING, _FAILING)}
 
-    def complete() -> bool:
-        rows = {row["deployment"]: row for row in _report(service)["deployments"] if row["generation"] == "r2"}
-        measured = all(name in rows and rows[name]["transfers"] == _MEASURED for name in COMPARED)
-        return measured and MIXED in rows and rows[MIXED]["failed"] == _FAILING
+    def counted() -> dict[str, tuple[int, int]]:
+        rows = [row for row in _report(service)["deployments"] if row["generation"] == "r2"]
+        return {row["deployment"]: (row["transfers"], row["failed"]) for row in rows}
 
-    _wait(complete, "the collector to receive every span")
+    _wait(lambda: counted() == wanted, "the collector to count every span", says=lambda: f"{counted()} of {wanted}")
     return "nothing is missing"
 
 
-def _wait(done: Callable[[], bool], what: str, timeout: float = 120) -> None:
+def _wait(done: Callable[[], bool], what: str, *, says: Callable[[], str] = str, timeout: float = 120) -> None:
+    """Until `done`. EngineError when it takes longer, with what `says` tells then."""
     until = time.monotonic() + timeout
     while not done():
         if time.monotonic() > until:
-            raise EngineError(f"waited {timeout:.0f} s for {what}")
+            raise EngineError(f"waited {timeout:.0f} s for {what} {says()}".rstrip())
         time.sleep(0.5)

@@ -22,8 +22,9 @@ __all__ = ["Clock", "clocks", "estimate", "note", "true_minutes"]
 
 _MINUTE_US = 60 * SECOND
 # Between an engine's reading of its clock and ours lies the way here: delays only make its clock look late, so the
-# highest of many heartbeats is the best. None waits for longer than this, so one that is lower still was a step back.
-_LONGEST_WAY_US = 15 * SECOND
+# highest of many heartbeats is the best. One that is lower still was a step back: a machine that stood still for 20 s
+# hands us heartbeats 20 s old, and a clock that is set back by less than a minute matters to no figure.
+_LONGEST_WAY_US = 60 * SECOND
 # And quartz that nobody disciplines drifts by up to 100 ppm: 3 ms in the 30 s between heartbeats.
 _DRIFT_US = 3_000
 # What is corrected: well above the way here on a good network, well below a minute.

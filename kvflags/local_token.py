@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from kvflags.environ import Reader
+from kvflags.files import Distrusted, read_own
 
 __all__ = ["LocalToken", "place", "read"]
 
@@ -37,26 +37,13 @@ def place(port: int, environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def read(path: Path) -> LocalToken:
-    """The token in the file, if it is ours alone: what others can write is theirs, what they can read is no secret."""
+    """The token in the file, if it is ours alone."""
     try:
-        # A link may lead anywhere, and opening a pipe would wait for somebody to write into it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        text = read_own(path, _MOST_BYTES).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return LocalToken(path)
+    except Distrusted as distrusted:
+        return LocalToken(path, problem=str(distrusted))
     except OSError as error:
         return LocalToken(path, problem=f"cannot be read: {error.strerror}")
-    try:
-        if problem := _distrusted(os.fstat(descriptor)):
-            return LocalToken(path, problem=problem)
-        text = os.read(descriptor, _MOST_BYTES).decode("ascii", "replace").strip()
-    finally:
-        os.close(descriptor)
     return LocalToken(path, text) if _TOKEN.fullmatch(text) else LocalToken(path, problem="holds no token")
-
-
-def _distrusted(found: os.stat_result) -> str:
-    if not stat.S_ISREG(found.st_mode):
-        return "is no file"
-    if found.st_uid != os.geteuid():
-        return "belongs to another user"
-    return "can be read by others (chmod 600)" if found.st_mode & 0o077 else ""

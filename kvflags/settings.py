@@ -67,7 +67,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "KVFLAGS_STATE_DIR",
         "`$XDG_STATE_HOME/kvflags` or `~/.local/state/kvflags`",
-        "Where the last decision and the marks of unclean stops are kept",
+        "Where the last decision, the marks of unclean stops and what was sent last are kept",
     ),
     Setting("KVFLAGS_STRICT", "", "`1` raises our own errors instead of falling back: for our tests"),
     Setting(lab.SETTING, "", "`1` lets the CPU backend accept the layout: for the demo and the tests"),

@@ -27,6 +27,7 @@ from kvflags_cli.commands import (
     serve,
     sharing,
     simulate,
+    telemetry,
     tokens,
 )
 from kvflags_cli.options import example
@@ -79,6 +80,7 @@ app.command(epilog=decide.EXAMPLE)(decide.decide)
 app.command(epilog=simulate.EXAMPLE)(simulate.simulate)
 app.command(epilog=doctor.EXAMPLE)(doctor.doctor)
 app.add_typer(config.app, name="config")
+app.add_typer(telemetry.app, name="telemetry")
 app.command("help", epilog=help_topics.EXAMPLE)(help_topics.help_topic)
 
 try:

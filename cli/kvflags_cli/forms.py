@@ -99,5 +99,6 @@ _NAMES: Mapping[str, Callable[[Any], Iterable[Any]]] = {
     "organisations": _each("organisation"),
     "restarts": _each("deployment"),
     "rollout_status": _one("flag", "key"),
+    "telemetry": lambda document: (payload["kind"] for payload in document["payloads"]),
     "tokens": _each("id"),
 }

@@ -26,7 +26,8 @@ _TRY_S = 2.0
 
 def ask(settings: Settings, body: Mapping[str, Any], problems: list[str]) -> Answer | None:
     """The answer, or None with the reason added to `problems`. Takes at most `settings.wait_s`."""
-    client = Client(settings.collector_url or "", settings.token, settings.wait_s, ca_file=settings.ca_file)
+    url, bound = settings.collector_url or "", settings.wait_s
+    client = Client(url, settings.token, bound, ca_file=settings.ca_file, state_dir=settings.state_dir)
     until, pause = time.monotonic() + settings.wait_s, _FIRST_PAUSE_S
     while True:
         left = until - time.monotonic()

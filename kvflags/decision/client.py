@@ -19,6 +19,7 @@ from urllib.parse import quote, urlsplit
 from kvflags._version import __version__
 from kvflags.decision.deadline import Deadline, open_socket, send_all
 from kvflags.errors import ErrorCode, KvflagsError, Unavailable
+from kvflags.sent import Kind, LastSent, Result
 
 __all__ = ["Client", "ClientError"]
 
@@ -41,10 +42,19 @@ class Client:
     """One collector. `deadline_s` bounds each call as a whole; a call can be given less.
 
     Every call raises Unavailable (nobody there, too late, not now, not a collector) or ClientError, and nothing else.
-    Made and used by one thread at a time: the front end while it starts, the heartbeat's thread afterwards.
+    Made and used by one thread at a time: the front end while it starts, the heartbeat's thread afterwards. What was
+    sent last is kept in `state_dir`, if there is one.
     """
 
-    def __init__(self, url: str, token: str | None, deadline_s: float, *, ca_file: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        deadline_s: float,
+        *,
+        ca_file: str | None = None,
+        state_dir: str | None = None,
+    ) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
@@ -54,21 +64,38 @@ class Client:
         self._deadline_s = deadline_s
         self._ca_file = ca_file
         self._tls: ssl.SSLContext | None = None
+        self._url, self._state_dir = url.rstrip("/"), state_dir
 
     def register(self, body: Mapping[str, Any], deadline_s: float | None = None) -> dict[str, Any]:
         """`POST /api/v1/engines/register`: creates or reads the pin."""
-        return self._post("/api/v1/engines/register", body, deadline_s)
+        return self._post(Kind.REGISTRATION, "/api/v1/engines/register", body, deadline_s)
 
     def heartbeat(
         self, registration_id: str, body: Mapping[str, Any], deadline_s: float | None = None
     ) -> dict[str, Any]:
         """`POST /api/v1/engines/{registration_id}/heartbeat`. ClientError with status 404: register again."""
-        return self._post(f"/api/v1/engines/{quote(registration_id, safe='')}/heartbeat", body, deadline_s)
+        path = f"/api/v1/engines/{quote(registration_id, safe='')}/heartbeat"
+        return self._post(Kind.HEARTBEAT, path, body, deadline_s)
 
-    def _post(self, path: str, body: Mapping[str, Any], deadline_s: float | None) -> dict[str, Any]:
+    def _post(self, kind: Kind, path: str, body: Mapping[str, Any], deadline_s: float | None) -> dict[str, Any]:
+        payload = json.dumps(body).encode()
+        sent = LastSent(self._state_dir, kind, self._url + path)
+        try:
+            answer = self._answered(path, payload, deadline_s)
+        except KvflagsError as error:
+            refused = isinstance(error, ClientError)
+            sent.note(payload, Result.REFUSED if refused else Result.LATER, error.message)
+            raise
+        else:
+            sent.note(payload, Result.TAKEN)
+            return answer
+        finally:
+            sent.write(at_once=True)
+
+    def _answered(self, path: str, payload: bytes, deadline_s: float | None) -> dict[str, Any]:
         deadline = Deadline(self._deadline_s if deadline_s is None else deadline_s)
         try:
-            status, answer = self._exchange(self._request(path, body), deadline)
+            status, answer = self._exchange(self._request(path, payload), deadline)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(
                 f"The collector at {self._netloc} does not answer: {error or type(error).__name__}",
@@ -76,8 +103,7 @@ class Client:
             ) from error
         return self._judged(status, answer)
 
-    def _request(self, path: str, body: Mapping[str, Any]) -> bytes:
-        payload = json.dumps(body).encode()
+    def _request(self, path: str, payload: bytes) -> bytes:
         headers = [
             f"POST {self._path}{path} HTTP/1.1",
             f"Host: {self._netloc}",

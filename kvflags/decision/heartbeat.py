@@ -40,6 +40,10 @@ def _clock() -> datetime:
     return datetime.now(UTC)
 
 
+def _client(url: str, settings: Settings) -> Client:
+    return Client(url, settings.token, _CALL_S, ca_file=settings.ca_file, state_dir=settings.state_dir)
+
+
 class Heartbeats:
     """One stream, under one engine id. Nothing of it raises into the engine, and `update` never waits for the network.
 
@@ -70,7 +74,7 @@ class Heartbeats:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._warned: set[str] = set()
-        self._client = Client(carried.url, settings.token, _CALL_S, ca_file=settings.ca_file) if carried.url else None
+        self._client = _client(carried.url, settings) if carried.url else None
         self._state = State.of(settings)
         self._mark = self._state and Mark(self._state, carried.role, carried.registration_id, engine_id)
 

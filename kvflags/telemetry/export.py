@@ -95,6 +95,8 @@ class Exporter:
     def _pass(self) -> None:
         try:
             self._drain()
+            if self._wire is not None:
+                self._wire.rest()
             self._on_flush(self.dropped)
         except Exception:  # noqa: BLE001 (ours alone: the engine does not depend on this thread)
             _log.exception("kvflags: a batch of transfers could not be exported")

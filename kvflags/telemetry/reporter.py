@@ -79,6 +79,8 @@ class Reporter:
             self._keep()
             while self._bodies and self._sent(self._bodies[0]):
                 self._bodies.popleft()
+            if self._wire is not None:
+                self._wire.rest()
         except Exception:  # noqa: BLE001 (ours alone: the engine does not depend on this thread)
             self._warn("a minute of outcomes was lost", exc_info=True)
 

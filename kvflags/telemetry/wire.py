@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from kvflags import __version__
+from kvflags.environ import Reader
+from kvflags.sent import Kind, LastSent, Result
 
 __all__ = ["Answer", "Outcome", "Signal", "Wire"]
 
@@ -41,6 +43,9 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
+_RESULTS = {Outcome.STORED: Result.TAKEN, Outcome.LATER: Result.LATER, Outcome.REFUSED: Result.REFUSED}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`rejected`: spans or points that the collector refused within a batch that it stored. `says`: for the log."""
@@ -54,7 +59,7 @@ class Wire:
     """A kept connection to `url` + /v1/`signal`. One thread only.
 
     Of the environment it honours timeout (s), compression and certificates of OTEL_EXPORTER_OTLP_* (and the signal's
-    own variants, such as TRACES_), never endpoint or headers.
+    own variants, such as TRACES_), never endpoint or headers. What it sent last is kept in the folder for state.
     """
 
     def __init__(self, url: str, token: str | None, environ: Mapping[str, str], signal: Signal = "traces") -> None:
@@ -68,14 +73,22 @@ class Wire:
         self._compress = _compression(read("COMPRESSION"), self._headers)
         self._connection: HTTPConnection | None = None
         self.timeout_s = _positive(read("TIMEOUT"))
+        folder = Reader(environ).state_dir("KVFLAGS_STATE_DIR")
+        self._sent = LastSent(folder, Kind(signal), f"{url.rstrip('/')}/v1/{signal}")
 
     def send(self, body: bytes) -> Answer:
         """Send it once. Every failure is an answer; nothing is raised but programming errors."""
         try:
-            return self._send_anew(self._compress(body))
+            answer = self._send_anew(self._compress(body))
         except (OSError, HTTPException) as error:
-            self.close()
-            return Answer(Outcome.LATER, says=f"{type(error).__name__}: {error}")
+            self._hang_up()
+            answer = Answer(Outcome.LATER, says=f"{type(error).__name__}: {error}")
+        self._sent.note(body, _RESULTS[answer.outcome], answer.says)
+        return answer
+
+    def rest(self) -> None:
+        """Nothing more is to be sent for now: time to write down what was."""
+        self._sent.write()
 
     def _send_anew(self, body: bytes) -> Answer:
         """On the kept connection; on a new one where the collector closed that, as servers do after some idle seconds.
@@ -88,7 +101,7 @@ class Wire:
         except ConnectionError:
             if not kept:
                 raise
-        self.close()
+        self._hang_up()
         return self._send(body)
 
     def _send(self, body: bytes) -> Answer:
@@ -106,7 +119,12 @@ class Wire:
         return Answer(outcome, says=f"HTTP {response.status} {response.reason}")
 
     def close(self) -> None:
-        """Give up the connection; the next `send` opens another."""
+        """The end: write down what was sent last, and give up the connection."""
+        self._sent.write(at_once=True)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        # The next `send` opens another connection.
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

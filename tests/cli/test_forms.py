@@ -5,6 +5,7 @@ import pytest
 import typer
 import yaml
 
+from kvflags.sent import Kind, LastSent, Result
 from kvflags_cli.app import app
 
 KEY = "cross-layer-blocks"
@@ -25,12 +26,17 @@ NAMES = {
     ("plan", "restarts", KEY): [A, "prod/chat/b"],
     ("explain", KEY, "--deployment", A): [A],
     ("config", "show"): None,
+    ("telemetry", "show"): ["heartbeat"],
 }
 
 
 @pytest.fixture
-def busy(kvflags, fleet):
+def busy(kvflags, fleet, tmp_path, monkeypatch):
     """Something to list and to show of each kind."""
+    monkeypatch.setenv("KVFLAGS_STATE_DIR", str(tmp_path / "state"))
+    sent = LastSent(str(tmp_path / "state"), Kind.HEARTBEAT, "http://collector:4318/")
+    sent.note(b"{}", Result.TAKEN)
+    sent.write(at_once=True)
     kvflags("flags", "create", KEY, "--feature", "cross_layer_blocks", "--baseline", "0", "--quiet", "0")
     for name in ("a", "b"):
         fleet.pair(f"prod/chat/{name}", "r1")

@@ -22,6 +22,7 @@ from kvflags_cli.render import (
     report,
     rollout,
     simulation,
+    telemetry,
 )
 
 __all__ = ["VIEWS"]
@@ -68,6 +69,7 @@ VIEWS: Mapping[str, Callable[[Any], Iterable[RenderableType]]] = {
     "rollout": overview.overview,
     "rollout_status": rollout.status,
     "simulation": simulation.simulation,
+    "telemetry": telemetry.telemetry,
     "token": access.token,
     "tokens": access.tokens,
     "topic": local.topic,

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -310,15 +311,19 @@ def test_updates_from_many_threads_are_all_kept(beating, collector) -> None:
 # Unclean stops.
 
 
+def _marks(state: State) -> list[Path]:
+    return list(state.folder.glob(f"{state.key}.*.mark.*"))
+
+
 def test_a_stream_that_stops_is_a_clean_stop_and_ends_the_row_of_deaths(beating, collector, settings, carried) -> None:
     state = State.of(settings(collector.url))
     state.prepare()
     state.path("decode.mark.0123456789abcdef.front").touch()
     stream = beating()
     assert count(state, "decode", []) == 1
-    assert len(list(state.folder.iterdir())) == 2
+    assert len(_marks(state)) == 2
     stream.stop()
-    assert list(state.folder.iterdir()) == []
+    assert _marks(state) == []
 
 
 def test_a_state_folder_that_cannot_be_used_is_reported(settings, carried, collector, tmp_path) -> None:
@@ -336,7 +341,7 @@ def test_the_mark_is_the_engines_own(settings, carried, collector, beating) -> N
     state = State.of(settings(collector.url))
     front = Mark(state, "decode", carried.registration_id)
     front.leave([])
-    assert len(list(state.folder.iterdir())) == 2
+    assert len(_marks(state)) == 2
     stream.stop()
     front.clean(ran=False)
-    assert list(state.folder.iterdir()) == []
+    assert _marks(state) == []

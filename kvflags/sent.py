@@ -41,11 +41,12 @@ class Kind(StrEnum):
 
 
 class Result(StrEnum):
-    """What became of it: taken, not taken now (it is tried again), refused for good."""
+    """What became of it: taken, not taken now (it is tried again), refused for good; kept here and sent to nobody."""
 
     TAKEN = "taken"
     LATER = "later"
     REFUSED = "refused"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

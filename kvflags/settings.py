@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from kvflags import lab
 from kvflags.environ import Reader, id_problem, problem_code, says_no
 from kvflags.flags import Isolation, Role, Variant
 
-__all__ = ["SETTINGS", "Setting", "Settings", "id_problem", "problem_code"]
+__all__ = ["SETTINGS", "Setting", "Settings", "Telemetry", "id_problem", "problem_code"]
 
 # How long a start may wait for the collector. Loading weights takes tens of seconds: 2 more go unseen, a hang does not.
 _WAIT_S = 2.0
@@ -55,6 +57,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("KVFLAGS_DISABLED", "", "`1` switches kvflags off altogether: plain vLLM"),
     Setting(
+        "KVFLAGS_TELEMETRY",
+        "on",
+        "`on`: sent to the collector; `local`: kept in the folder for state, nothing is sent or asked, with or without"
+        " a collector; `off`: as `KVFLAGS_DISABLED`. Any other word is `local`",
+    ),
+    Setting(
         "KVFLAGS_FORCE", "", "`on` or `off`: this engine's own choice, over the collector's; leaves the comparison"
     ),
     Setting(
@@ -74,6 +82,14 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
+class Telemetry(StrEnum):
+    """How far what is measured goes: nowhere (nothing is), no further than this machine, to the collector."""
+
+    OFF = "off"
+    LOCAL = "local"
+    ON = "on"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of one process. `wait_s` is in seconds; None stands for "not set", or set to something unusable.
@@ -89,6 +105,7 @@ class Settings:
     role: str | None = None
     isolation: str = Isolation.UNKNOWN
     disabled: bool = False
+    telemetry: str = Telemetry.ON
     force: str | None = None
     wait_s: float = _WAIT_S
     decision: str | None = None
@@ -103,6 +120,7 @@ class Settings:
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
         """Read everything. The order of problems is that of the table."""
         read = Reader(environ)
+        telemetry = _telemetry(read, environ)
         return cls(
             collector_url=read.url("KVFLAGS_COLLECTOR_URL"),
             token=read.token("KVFLAGS_TOKEN"),
@@ -111,7 +129,8 @@ class Settings:
             generation=read.id("KVFLAGS_GENERATION", "the generation is `default`") or "default",
             role=read.choice("KVFLAGS_ROLE", tuple(Role)),
             isolation=read.choice("KVFLAGS_ISOLATION", tuple(Isolation)) or Isolation.UNKNOWN,
-            disabled=not says_no(environ.get("KVFLAGS_DISABLED", "")),
+            disabled=telemetry is Telemetry.OFF or not says_no(environ.get("KVFLAGS_DISABLED", "")),
+            telemetry=telemetry,
             force=read.choice("KVFLAGS_FORCE", tuple(Variant)),
             wait_s=read.wait("KVFLAGS_ON_UNREACHABLE", _WAIT_S),
             decision=environ.get("KVFLAGS_DECISION", "").strip() or None,
@@ -122,3 +141,29 @@ class Settings:
             lab=lab.active(environ),
             problems=tuple(read.problems),
         )
+
+    @property
+    def asks(self) -> str | None:
+        """The collector that this engine talks to, if it talks to one."""
+        return None if self.disabled or self.telemetry != Telemetry.ON else self.collector_url
+
+    @property
+    def destination(self) -> str | None:
+        """Where what is measured goes: the collector's address, a `file:` address on this machine, or nowhere."""
+        if self.disabled or self.telemetry == Telemetry.ON:
+            return self.asks
+        return (PurePosixPath(self.state_dir) / "local").as_uri() if self.state_dir else None
+
+
+def _telemetry(read: Reader, environ: Mapping[str, str]) -> Telemetry:
+    name = "KVFLAGS_TELEMETRY"
+    value = environ.get(name, "").strip().lower()
+    if value in {"", Telemetry.ON}:
+        return Telemetry.ON
+    if says_no(value):
+        return Telemetry.OFF
+    if value != Telemetry.LOCAL:
+        # Whoever sets it wants less than everything. Of the two that send nothing this one still follows the decision
+        # last heard, so that prefill and decode go on agreeing.
+        read.wrong(name, f"{value[:40]!r} is taken for local", "set it to on, local or off, or not at all")
+    return Telemetry.LOCAL

@@ -38,7 +38,7 @@ _log = logging.getLogger("vllm.kvflags")
 
 @guarded(None)
 def register() -> None:
-    """Never raises, and may be called any number of times. Without a collector it changes nothing."""
+    """Never raises, and may be called any number of times. Without a collector, and not `local`, it changes nothing."""
     if _wanted(_settings()):
         when_imported(_ARGUMENTS, _patch_arguments)
         when_imported(_FACTORY, _patch_factory)
@@ -52,7 +52,7 @@ def _settings() -> Settings:
 
 
 def _wanted(settings: Settings) -> bool:
-    return settings.collector_url is not None and not settings.disabled
+    return settings.destination is not None
 
 
 def _patch_arguments(module: ModuleType) -> None:

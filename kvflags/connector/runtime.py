@@ -65,7 +65,7 @@ class Runtime:
 
     @property
     def _url(self) -> str | None:
-        return self._carried.url if self._carried else self._settings.collector_url
+        return self._carried.url if self._carried else self._settings.destination
 
     @property
     def _decision(self) -> Decision | None:

@@ -25,15 +25,18 @@ def sentence(carried: Carried) -> str:
     """One line, also where a setting holds something odd."""
     where = f"{carried.deployment or 'an unidentified deployment'}, generation {carried.generation} ({carried.role})"
     why = f"{carried.reason}, {carried.source}{_standing(carried.decision)}"
-    sends = (
-        f"Layout and transfer figures, never prompts or tokens, go to {carried.url}"
-        if carried.url
-        else "Nothing is sent (KVFLAGS_COLLECTOR_URL is not set)"
-    )
     return (
-        f"kvflags: {CROSS_LAYER_BLOCKS.name} is {carried.variant} in {where}: {why}. {sends}. "
+        f"kvflags: {CROSS_LAYER_BLOCKS.name} is {carried.variant} in {where}: {why}. {_sends(carried.url)}. "
         "KVFLAGS_DISABLED=1 switches kvflags off"
     )
+
+
+def _sends(url: str | None) -> str:
+    if url is None:
+        return "Nothing is sent (KVFLAGS_COLLECTOR_URL is not set)"
+    if url.startswith("file:"):
+        return f"Layout and transfer figures, never prompts or tokens, stay here in {url}; nothing is sent"
+    return f"Layout and transfer figures, never prompts or tokens, go to {url}"
 
 
 def _standing(decision: Decision | None) -> str:

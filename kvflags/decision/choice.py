@@ -14,7 +14,7 @@ from kvflags.decision.answer import Answer, as_running
 from kvflags.decision.carry import Source
 from kvflags.features import CROSS_LAYER_BLOCKS
 from kvflags.flags import Decision, Variant
-from kvflags.settings import Settings
+from kvflags.settings import Settings, Telemetry
 
 __all__ = ["Choice", "chosen", "overruled"]
 
@@ -40,9 +40,15 @@ def chosen(
         return Choice(Source.LAST_HEARD, remembered.reason, remembered)
     if not settings.nixl_telemetry:
         return Choice(Source.TELEMETRY_DISABLED, "nixl_telemetry_disabled")
+    return Choice(Source.FALLBACK, _unheard(settings, registers=registers))
+
+
+def _unheard(settings: Settings, *, registers: bool) -> str:
     if not registers:
-        return Choice(Source.FALLBACK, "not_a_front_end")
-    return Choice(Source.FALLBACK, "unreachable" if settings.collector_url else "no_collector")
+        return "not_a_front_end"
+    if settings.telemetry == Telemetry.LOCAL:
+        return "telemetry_local"
+    return "unreachable" if settings.collector_url else "no_collector"
 
 
 def _answered(settings: Settings, decision: Decision | None) -> tuple[str, Decision | None]:

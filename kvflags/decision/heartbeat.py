@@ -40,8 +40,10 @@ def _clock() -> datetime:
     return datetime.now(UTC)
 
 
-def _client(url: str, settings: Settings) -> Client:
-    return Client(url, settings.token, _CALL_S, ca_file=settings.ca_file, state_dir=settings.state_dir)
+def _client(carried: Carried, settings: Settings) -> Client | None:
+    if carried.url is None or carried.url.startswith("file:"):
+        return None
+    return Client(carried.url, settings.token, _CALL_S, ca_file=settings.ca_file, state_dir=settings.state_dir)
 
 
 class Heartbeats:
@@ -74,7 +76,7 @@ class Heartbeats:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._warned: set[str] = set()
-        self._client = _client(carried.url, settings) if carried.url else None
+        self._client = _client(carried, settings)
         self._state = State.of(settings)
         self._mark = self._state and Mark(self._state, carried.role, carried.registration_id, engine_id)
 

@@ -8,6 +8,7 @@ off. A rule of class UNSAFE turns any `on` off.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -23,7 +24,8 @@ from kvflags.decision.choice import chosen, overruled
 from kvflags.decision.seat import Seat, role_of, seat_of
 from kvflags.decision.state import State
 from kvflags.flags import Decision, Facts
-from kvflags.settings import Settings
+from kvflags.sent import Kind, LastSent, Result
+from kvflags.settings import Settings, Telemetry
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -53,9 +55,18 @@ def resolve(
     problems = [*settings.problems, *filter(None, (problem, *_conflicts(settings)))]
     carried = _start(settings, role, facts, problems, registers=seat in {Seat.FRONT_END, Seat.PARENT})
     announce(carried, problems)
+    if settings.telemetry == Telemetry.LOCAL:
+        _keep(settings, carried)
     if seat is Seat.PARENT:
         carry.export(environ, carried, os.getpid())
     return carried
+
+
+def _keep(settings: Settings, carried: Carried) -> None:
+    """What would have been registered, and what was decided without, stay on this machine too."""
+    kept = LastSent(settings.state_dir, Kind.REGISTRATION, str(carried.url))
+    kept.note(json.dumps(carried.to_json()).encode(), Result.KEPT)
+    kept.write(at_once=True)
 
 
 def _static_facts() -> StaticFacts:
@@ -77,6 +88,8 @@ def _conflicts(settings: Settings) -> list[str]:
         found.append("nixl_telemetry_disabled: NIXL_TELEMETRY_ENABLE says no, so nothing is measured; hint: unset it")
     if settings.kv_cache_layout and settings.force:
         found.append("KVFLAGS_FORCE: VLLM_KV_CACHE_LAYOUT overrules it; hint: set one of the two")
+    if settings.telemetry == Telemetry.LOCAL and not settings.state_dir:
+        found.append("KVFLAGS_TELEMETRY: there is no folder to keep it in; hint: set KVFLAGS_STATE_DIR")
     if settings.collector_url and settings.deployment and not settings.state_dir:
         found.append("state_dir: there is no HOME, so the decision is not kept; hint: set KVFLAGS_STATE_DIR")
     return found
@@ -96,7 +109,7 @@ def _start(settings: Settings, role: str, facts: Facts, problems: list[str], *, 
         presented=presented or (remembered and (remembered.signed or remembered.to_json())),
         problems=problems,
     )
-    heard = ask(settings, body, problems) if registers and settings.collector_url else None
+    heard = ask(settings, body, problems) if registers and settings.asks else None
     # A forced or unsafe engine is told something of its own, which is not for its peers on this host.
     if heard and state and not body["local"] and not body["refused"]:
         last_heard.remember(state, heard.decision, problems)
@@ -109,7 +122,7 @@ def _start(settings: Settings, role: str, facts: Facts, problems: list[str], *, 
         registration_id=registration_id,
         registered=heard is not None,
         registration=body | {"problems": registration.codes(problems)},
-        url=settings.collector_url,
+        url=settings.destination,
         heartbeat_s=heard.heartbeat_s if heard else 30.0,
         problems=tuple(registration.codes(problems)),
     )

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kvflags.telemetry.answer import Answer, Outcome, Way
+
 if TYPE_CHECKING:
     from kvflags.telemetry.labels import Labels
     from kvflags.telemetry.records import Records, Transfer
     from kvflags.telemetry.transfers import Spans
-    from kvflags.telemetry.wire import Answer, Wire
 
 __all__ = ["Exporter"]
 
@@ -61,7 +62,7 @@ class Exporter:
         self._lost = 0
         self._retry_s = 0.0
         self._not_before = 0.0
-        self._wire: Wire | None = None
+        self._wire: Way | None = None
         self._spans: tuple[Labels, Spans] | None = None
         self._stop = threading.Event()
         self._deadline = float("inf")
@@ -132,18 +133,16 @@ class Exporter:
         return body, len(spans)
 
     def _send(self) -> Answer:
-        from kvflags.telemetry.wire import Wire  # noqa: PLC0415
+        from kvflags.telemetry.wire import way  # noqa: PLC0415
 
         if self._wire is None:
-            self._wire = Wire(*self._address, self._environ)
+            self._wire = way(*self._address, self._environ)
         if self._stop.is_set():
             self._wire.timeout_s = max(0.05, self._deadline - time.monotonic())
         return self._wire.send(self._batch.body())
 
     def _settle(self, answer: Answer) -> bool:
         """Whether the batch is done with, either way."""
-        from kvflags.telemetry.wire import Outcome  # noqa: PLC0415
-
         if answer.outcome is Outcome.LATER:
             self._back_off(answer.says)
             return False

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kvflags.telemetry.answer import Outcome, Way
+
 if TYPE_CHECKING:
     from kvflags.telemetry.metrics import Report
-    from kvflags.telemetry.wire import Wire
 
 __all__ = ["INTERVAL", "Reporter"]
 
@@ -48,7 +49,7 @@ class Reporter:
         self._environ = environ
         self._interval_s = _interval_ms(environ) / 1000
         self._bodies: deque[bytes] = deque()
-        self._wire: Wire | None = None
+        self._wire: Way | None = None
         self._warned = False
         self._stop = threading.Event()
         self._deadline = float("inf")
@@ -95,10 +96,10 @@ class Reporter:
 
     def _sent(self, body: bytes) -> bool:
         """Whether it is done with, either way. A body is sent again unchanged, so that it is known as the same."""
-        from kvflags.telemetry.wire import Outcome, Wire  # noqa: PLC0415 (see _prepare)
+        from kvflags.telemetry.wire import way  # noqa: PLC0415 (see _prepare)
 
         if self._wire is None:
-            self._wire = Wire(*self._address, self._environ, "metrics")
+            self._wire = way(*self._address, self._environ, "metrics")
         if self._stop.is_set():
             self._wire.timeout_s = max(0.05, self._deadline - time.monotonic())
         answer = self._wire.send(body)

@@ -12,20 +12,20 @@ import math
 import ssl
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from kvflags import __version__
 from kvflags.environ import Reader
 from kvflags.sent import Kind, LastSent, Result
+from kvflags.telemetry.answer import Answer, Outcome, Way
+from kvflags.telemetry.shelf import Shelf
 
-__all__ = ["Answer", "Outcome", "Signal", "Wire"]
+__all__ = ["Signal", "Wire", "way"]
 
 Signal = Literal["traces", "metrics"]
 
@@ -35,24 +35,15 @@ _TIMEOUT_S = 10.0
 _HOPELESS = frozenset({400, 413, 415, 422})
 
 
-class Outcome(Enum):
-    """What becomes of a batch."""
-
-    STORED = "stored"
-    LATER = "later"
-    REFUSED = "refused"
-
-
 _RESULTS = {Outcome.STORED: Result.TAKEN, Outcome.LATER: Result.LATER, Outcome.REFUSED: Result.REFUSED}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`rejected`: spans or points that the collector refused within a batch that it stored. `says`: for the log."""
-
-    outcome: Outcome
-    rejected: int = 0
-    says: str = ""
+def way(url: str, token: str | None, environ: Mapping[str, str], signal: Signal = "traces") -> Way:
+    """The one for this address: `file:` is this machine's own shelf."""
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return Wire(url, token, environ, signal)
+    return Shelf(unquote(parts.path), _folder(environ), signal)
 
 
 class Wire:
@@ -73,8 +64,7 @@ class Wire:
         self._compress = _compression(read("COMPRESSION"), self._headers)
         self._connection: HTTPConnection | None = None
         self.timeout_s = _positive(read("TIMEOUT"))
-        folder = Reader(environ).state_dir("KVFLAGS_STATE_DIR")
-        self._sent = LastSent(folder, Kind(signal), f"{url.rstrip('/')}/v1/{signal}")
+        self._sent = LastSent(_folder(environ), Kind(signal), f"{url.rstrip('/')}/v1/{signal}")
 
     def send(self, body: bytes) -> Answer:
         """Send it once. Every failure is an answer; nothing is raised but programming errors."""
@@ -128,6 +118,10 @@ class Wire:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _folder(environ: Mapping[str, str]) -> str | None:
+    return Reader(environ).state_dir("KVFLAGS_STATE_DIR")
 
 
 def _otlp(environ: Mapping[str, str], signal: str, name: str) -> str:

@@ -106,6 +106,15 @@ def test_it_can_be_read(kvflags, sent):
     assert "c/ns/\\u202edog" in text
 
 
+def test_what_was_kept_here_is_told_as_such(kvflags, folder, tmp_path):
+    records = Records()
+    records.append(Transfer("r", "engine-p", "q", 5, 1_000, 4_000, 640, 3, 700))
+    exporter = Exporter(records, lambda: LABELS, (tmp_path / "engines" / "local").as_uri())
+    exporter.start()
+    exporter.shutdown(5)
+    assert "kept on this machine, sent to nobody" in kvflags("telemetry", "show").out
+
+
 def test_nothing_was_sent(kvflags, folder):
     result = kvflags("telemetry", "show")
     assert (result.code, result.err) == (0, "")

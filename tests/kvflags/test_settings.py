@@ -27,6 +27,7 @@ def test_an_empty_environment_is_observed_by_nobody_and_wrong_in_nothing() -> No
         role=None,
         isolation="unknown",
         disabled=False,
+        telemetry="on",
         force=None,
         wait_s=2.0,
         decision=None,
@@ -49,6 +50,7 @@ def test_everything_set() -> None:
         "KVFLAGS_ROLE": "Prefill",
         "KVFLAGS_ISOLATION": "router",
         "KVFLAGS_DISABLED": "yes",
+        "KVFLAGS_TELEMETRY": "Local",
         "KVFLAGS_FORCE": "on",
         "KVFLAGS_ON_UNREACHABLE": "wait:90",
         "KVFLAGS_DECISION": "a.b",
@@ -68,6 +70,7 @@ def test_everything_set() -> None:
         role="prefill",
         isolation="router",
         disabled=True,
+        telemetry="local",
         force="on",
         wait_s=90.0,
         decision="a.b",
@@ -105,6 +108,7 @@ def test_everything_set() -> None:
         ("KVFLAGS_ROLE", "router", "role", None),
         ("KVFLAGS_ISOLATION", "yes", "isolation", "unknown"),
         ("KVFLAGS_FORCE", "1", "force", None),
+        ("KVFLAGS_TELEMETRY", "none", "telemetry", "local"),
         ("KVFLAGS_ON_UNREACHABLE", "wait", "wait_s", 2.0),
         ("KVFLAGS_ON_UNREACHABLE", "wait:-1", "wait_s", 2.0),
         ("KVFLAGS_ON_UNREACHABLE", "wait:nan", "wait_s", 2.0),
@@ -152,6 +156,39 @@ def test_namespace_and_app_label_name_a_deployment_that_nobody_named(
     environ: dict[str, str], deployment: str | None
 ) -> None:
     assert Settings.from_environ(environ).deployment == deployment
+
+
+C = "http://c:4318"
+
+
+@pytest.mark.parametrize(
+    ("environ", "asks", "destination"),
+    [
+        ({}, None, None),
+        ({"KVFLAGS_STATE_DIR": "/s"}, None, None),
+        ({"KVFLAGS_COLLECTOR_URL": C}, C, C),
+        ({"KVFLAGS_COLLECTOR_URL": C, "KVFLAGS_TELEMETRY": "on"}, C, C),
+        ({"KVFLAGS_COLLECTOR_URL": C, "KVFLAGS_TELEMETRY": "off"}, None, None),
+        ({"KVFLAGS_COLLECTOR_URL": C, "KVFLAGS_TELEMETRY": "0"}, None, None),
+        (
+            {"KVFLAGS_COLLECTOR_URL": C, "KVFLAGS_TELEMETRY": "local", "KVFLAGS_STATE_DIR": "/s"},
+            None,
+            "file:///s/local",
+        ),
+        ({"KVFLAGS_TELEMETRY": "local", "KVFLAGS_STATE_DIR": "/a b"}, None, "file:///a%20b/local"),
+        ({"KVFLAGS_TELEMETRY": "none", "KVFLAGS_STATE_DIR": "/s"}, None, "file:///s/local"),
+        ({"KVFLAGS_COLLECTOR_URL": C, "KVFLAGS_TELEMETRY": "local"}, None, None),
+        ({"KVFLAGS_TELEMETRY": "local", "KVFLAGS_STATE_DIR": "/s", "KVFLAGS_DISABLED": "1"}, None, None),
+    ],
+)
+def test_the_ladder(environ: dict[str, str], asks: str | None, destination: str | None) -> None:
+    settings = Settings.from_environ(environ)
+    assert (settings.asks, settings.destination) == (asks, destination)
+
+
+def test_off_is_disabled() -> None:
+    assert Settings.from_environ({"KVFLAGS_TELEMETRY": "off"}).disabled
+    assert not Settings.from_environ({"KVFLAGS_TELEMETRY": "local"}).disabled
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "No", " off "])

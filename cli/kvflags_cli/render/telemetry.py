@@ -25,7 +25,12 @@ _METRICS = 50
 # A registration has 2 kB; what is longer is in the JSON.
 _MOST_CHARACTERS = 8_000
 
-_RESULTS = {"taken": "taken", "later": "not taken yet", "refused": "refused"}
+_RESULTS = {
+    "taken": "taken",
+    "later": "not taken yet",
+    "refused": "refused",
+    "kept": "kept on this machine, sent to nobody",
+}
 
 
 def telemetry(document: Json) -> Iterator[RenderableType]:

@@ -43,6 +43,7 @@ def test_waits_for_the_modules_it_patches(asked):
         {"KVFLAGS_COLLECTOR_URL": "", "KVFLAGS_DEPLOYMENT": "c/ns/d"},
         {"KVFLAGS_DISABLED": "1"},
         {"KVFLAGS_DISABLED": "true"},
+        {"KVFLAGS_TELEMETRY": "off"},
     ],
 )
 def test_does_nothing_without_a_collector_or_when_disabled(asked, monkeypatch, environment):
@@ -50,6 +51,14 @@ def test_does_nothing_without_a_collector_or_when_disabled(asked, monkeypatch, e
         monkeypatch.setenv(name, value)
     plugin.register()
     assert asked == []
+
+
+def test_local_needs_no_collector(asked, monkeypatch, tmp_path):
+    monkeypatch.setenv("KVFLAGS_COLLECTOR_URL", "")
+    monkeypatch.setenv("KVFLAGS_TELEMETRY", "local")
+    monkeypatch.setenv("KVFLAGS_STATE_DIR", str(tmp_path))
+    plugin.register()
+    assert len(asked) == 3
 
 
 def test_never_raises(monkeypatch):

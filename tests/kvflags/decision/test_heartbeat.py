@@ -141,11 +141,13 @@ def test_they_are_numbered_and_keep_their_interval(beating, collector) -> None:
 
 def test_without_an_address_or_before_the_start_there_is_no_thread(settings, carried, collector) -> None:
     before = threading.active_count()
-    silent = Heartbeats(settings(), replace(carried, url=None), "engine-1", 1)
-    silent.start()
+    silent = [Heartbeats(settings(), replace(carried, url=url), "engine-1", 1) for url in (None, "file:///s/local")]
+    for one in silent:
+        one.start()
     Heartbeats(settings(collector.url), carried, "engine-1", 1).stop()
     assert threading.active_count() == before
-    silent.stop()
+    for one in silent:
+        one.stop()
     assert collector.requests == []
 
 

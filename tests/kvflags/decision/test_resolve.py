@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A start, as a whole: what is asked, what holds, in which order, within which time, and what the log says of it."""
 
+import json
 import logging
 import os
 import time
@@ -15,6 +16,7 @@ from kvflags.decision.resolve import resolve
 from kvflags.decision.signed import Claims, sign
 from kvflags.decision.state import State
 from kvflags.flags import Decision
+from kvflags.sent import Kind, read
 from kvflags.signatures import new_key, public_key
 
 KEY = new_key()
@@ -127,6 +129,31 @@ def test_without_a_flag_or_an_identity_an_engine_is_only_observed(start, telling
 def test_without_a_collector_nothing_is_asked(start) -> None:
     carried = start()
     assert (summary(carried), carried.url) == (("off", "fallback", "no_collector", False), None)
+
+
+def test_local_asks_nobody_and_keeps_what_it_decided(start, telling, collector, tmp_path) -> None:
+    carried = start(telling(), KVFLAGS_TELEMETRY="local")
+    here = (tmp_path / "state" / "local").as_uri()
+    assert (summary(carried), carried.url) == (("off", "fallback", "telemetry_local", False), here)
+    assert collector.requests == []
+    kept = read(str(tmp_path / "state"), Kind.REGISTRATION)
+    assert (kept.to, kept.result) == (here, "kept")
+    assert Carried.from_json(json.loads(kept.body)) == carried
+
+
+def test_local_follows_the_pin_that_was_heard_before(start, telling, collector) -> None:
+    url = telling()
+    pinned = start(url)
+    asked = len(collector.requests)
+    kept = start(url, KVFLAGS_TELEMETRY="local")
+    assert (summary(kept), kept.decision) == (("on", "last_heard", "assigned", False), pinned.decision)
+    assert len(collector.requests) == asked
+
+
+def test_local_without_a_folder_is_told_and_keeps_nothing(start, caplog) -> None:
+    carried = start(KVFLAGS_TELEMETRY="local", KVFLAGS_STATE_DIR="", HOME="")
+    assert (carried.url, carried.problems) == (None, ("KVFLAGS_TELEMETRY",))
+    assert "there is no folder to keep it in; hint: set KVFLAGS_STATE_DIR" in caplog.text
 
 
 # The order: registered, handed out, last heard, off.
@@ -390,6 +417,16 @@ def test_what_is_wrong_follows_as_a_warning_each(start, caplog) -> None:
     assert setting.message == "kvflags: KVFLAGS_FORCE: 'maybe' is ignored; hint: set it to on, off, or not at all"
     assert unreachable.message.startswith("kvflags: unreachable: The collector at 127.0.0.1:9 does not answer: ")
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "WARNING"]
+
+
+def test_the_line_of_an_engine_that_keeps_it_here(start, caplog, tmp_path) -> None:
+    with caplog.at_level(logging.INFO, "vllm.kvflags"):
+        start(KVFLAGS_TELEMETRY="local")
+    here = (tmp_path / "state" / "local").as_uri()
+    assert caplog.records[0].message.partition(". ")[2] == (
+        f"Layout and transfer figures, never prompts or tokens, stay here in {here}; nothing is sent. "
+        "KVFLAGS_DISABLED=1 switches kvflags off"
+    )
 
 
 def test_the_line_of_an_engine_that_sends_nothing(start, caplog) -> None:

@@ -9,7 +9,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from kvflags import __version__
-from kvflags.telemetry.wire import Answer, Outcome, Wire
+from kvflags.telemetry.answer import Answer, Outcome
+from kvflags.telemetry.wire import Wire
 
 
 @pytest.fixture

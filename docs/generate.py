@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import compatibility as matrix
 import typer
 from pydantic import TypeAdapter
 
@@ -127,6 +128,25 @@ def will_it_work() -> Iterator[str]:
     yield f"The layout can take hold on {can}; on `CPU_ATTN` only in the demo and the tests. Other backends drop it."
 
 
+def compatibility() -> Iterator[str]:
+    """Releases against what the gate and the tests say of them."""
+    yield "# Compatibility with vLLM"
+    yield (
+        "What kvflags does on each release, where nothing but the release stands in the way (FLASH_ATTN or FLASHMLA on"
+        " an H200, the NIXL connector on its own, isolation stated): the answers are the gate's own, and the names are"
+        " its rules ([why, and what else is asked](will-it-work.md)). *Switched*: a rollout may switch the layout on."
+        " *Observed*: transfers are measured, and the layout stays vLLM's own."
+    )
+    yield _table(matrix.COLUMNS, matrix.rows())
+    yield (
+        "**Engines for real**: prefill and decode engines exchange KV over NIXL, on CPU, in each run of the tests."
+        " **Contract**: our plugin on the release's own configuration, connector classes and worker, with a real NIXL"
+        " agent and no engine: each class is wrapped and cannot be told from vLLM's, the decision reaches the hook,"
+        " what was registered is seen, and a failure of vLLM's is counted. Those marked `make soak` are not part of"
+        " each run. Nothing here ran on a GPU. Releases that are not listed are not tested; the gate refuses them."
+    )
+
+
 def _releases(rule: Rule) -> str:
     since, until = (one and ".".join(map(str, one)) for one in (rule.since, rule.until))
     if since and until:
@@ -174,6 +194,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "api.md": api,
     "attributes.md": attributes,
     "cli.md": cli,
+    "compatibility.md": compatibility,
     "instruments.md": instruments,
     "settings.md": settings,
     "will-it-work.md": will_it_work,

@@ -30,7 +30,8 @@ def copy(tmp_path):
     """The script beside pages of its own."""
     script = tmp_path / "docs" / "generate.py"
     script.parent.mkdir()
-    script.write_bytes((DOCS / "generate.py").read_bytes())
+    for name in ("generate.py", "compatibility.py"):
+        (script.parent / name).write_bytes((DOCS / name).read_bytes())
     return script
 
 
@@ -54,6 +55,21 @@ def test_the_readme_shows_the_transcript(copy):
         "a\n<!-- transcript: begin (b) -->\n\n```text\n$ kvflags demo\n```\n\n<!-- transcript: end -->\nc\n"
     )
     assert _generate(copy, "--check").returncode == 0
+
+
+def test_the_matrix_says_what_is_switched_and_what_runs_here():
+    lines = (DOCS / "reference" / "compatibility.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| 0.")]
+    rows = {tuple(map(int, row[0].split(".")[:2])): row for row in cells}
+    assert list(rows) == [(0, minor) for minor in range(22, 34)]
+    for release, (_, mechanism, connectors, gqa, one_head, mla, tests) in rows.items():
+        layouts = release >= (0, 29)
+        assert mechanism == ("`get_required_kvcache_layout`" if layouts else "`prefer_cross_layer_blocks`")
+        assert ("NixlPushConnector" in connectors) == (release >= (0, 24))
+        assert gqa.startswith("switched, `BHLNC`" if layouts else "observed: `release`")
+        assert one_head.startswith("switched") == (release == (0, 29))
+        assert mla.startswith("switched") == (release in {(0, 29), (0, 33)})
+        assert tests.startswith("engines for real") == (release == (0, 32))
 
 
 _ROWS = [line.split("|") for line in (DOCS / "rollout-semantics.md").read_text().splitlines() if line.startswith("|")]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["CACHE", "EACH_RUN", "RELEASES", "python_files"]
+__all__ = ["CACHE", "EACH_RUN", "LAYOUTS", "RELEASES", "connectors", "python_files"]
 
 CACHE = Path(os.environ.get("KVFLAGS_CACHE") or Path.home() / ".cache" / "kvflags")
 
@@ -37,6 +37,16 @@ RELEASES = {
 }
 # The oldest that is observed, the oldest that is switched, both sides of the change of mechanism, and the newest.
 EACH_RUN = ("0.22", "0.26", "0.28", "0.29", "0.33")
+# From here on vLLM resolves one layout for the model; before it asks the connector's `prefer_cross_layer_blocks`.
+LAYOUTS = (0, 29)
+# From here on there is a connector of its own for each way.
+_PULL_AND_PUSH = (0, 24)
+
+
+def connectors(release):
+    """The names under which the release registers NIXL connectors."""
+    apart = tuple(int(part) for part in release.split(".")) >= _PULL_AND_PUSH
+    return {"NixlConnector", *(("NixlPullConnector", "NixlPushConnector") if apart else ())}
 
 
 def python_files(release):

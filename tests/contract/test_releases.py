@@ -9,15 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from releases import CACHE, EACH_RUN, RELEASES, python_files
+from releases import CACHE, EACH_RUN, LAYOUTS, RELEASES, connectors, python_files
 
 from kvflags_cli.demo.model import make_model
 
 PROBE = Path(__file__).with_name("probe.py")
 ROOT = Path(__file__).parents[2]
 ALL = bool(os.environ.get("KVFLAGS_SOAK_RELEASES"))
-# From here on vLLM resolves one layout for the model.
-LAYOUTS = (0, 29)
 
 
 @pytest.fixture(params=sorted(RELEASES) if ALL else EACH_RUN)
@@ -56,8 +54,7 @@ def test_it_is_the_release_that_was_asked_for(seen):
 
 
 def test_every_class_is_wrapped_and_can_be_told_by_nothing(seen):
-    expected = {"NixlConnector", "NixlPullConnector", "NixlPushConnector"}
-    assert set(seen["classes"]) == (expected if seen["minor"] >= (0, 24) else {"NixlConnector"})
+    assert set(seen["classes"]) == connectors(".".join(map(str, seen["minor"])))
     assert seen["classes"] == {name: {"wraps": True, "differs": []} for name in seen["classes"]}
 
 

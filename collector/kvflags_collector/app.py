@@ -29,6 +29,7 @@ from kvflags_collector.api import (
     rollout_metrics,
     steering,
     tokens,
+    webhook,
 )
 from kvflags_collector.api.context import State
 from kvflags_collector.api.limits import BodyLimit, PlainNames
@@ -62,6 +63,7 @@ _ROUTERS = (
     steering.router,
     deployments.router,
     tokens.router,
+    webhook.router,
     hub.router,
     ofrep.router,
 )

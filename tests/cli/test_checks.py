@@ -56,6 +56,15 @@ def test_the_switch_that_does_nothing_any_more():
     assert _host(config="[1]")["kv transfer config"].says == "it is not a JSON object"
 
 
+def test_a_webhook_whose_receiver_is_away():
+    assert fleet.webhook(None) == Check("webhook", "skipped", "no webhook was ever set")
+    found = {"delivered": 7, "waiting": 2, "given_up": 1, "error": "it answered 503"}
+    assert fleet.webhook(found | {"error": None}) == Check("webhook", "ok", "7 delivered, 2 waiting")
+    away = fleet.webhook(found)
+    assert (away.outcome, away.says) == ("finding", "the last was not taken: it answered 503 (2 waiting, 1 given up)")
+    assert "--webhook" in away.hint
+
+
 def _engine(generation, role, problems=()):
     return {"deployment": "d", "generation": generation, "role": role, "engine_id": f"{role}-1", "problems": problems}
 

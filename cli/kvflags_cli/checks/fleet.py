@@ -13,7 +13,7 @@ from kvflags_cli.checks import Check, finding, ok, skipped
 from kvflags_cli.client import Client, Json
 from kvflags_cli.settings import connection
 
-__all__ = ["checks", "clock", "expiry", "problems", "roles"]
+__all__ = ["checks", "clock", "expiry", "problems", "roles", "webhook"]
 
 # The header that is compared has whole seconds and the answer takes its way: below this nothing can be said. Engines
 # measure their own skew finely and are corrected for it; this is about the clock of the person who reads times.
@@ -39,6 +39,7 @@ def checks(collector: str | None, now: Callable[[], float] = time.time) -> Itera
             yield _readiness(client, response.status_code)
             yield clock(response.headers.get("date"), began, now())
             yield from expiry(client.items("flags"))
+            yield webhook(client.get("webhook")["webhook"])
             engines = client.items("engines", live="true")
     except KvflagsError as error:
         yield finding("collector", error.message, error.hint)
@@ -76,6 +77,17 @@ def expiry(flags: Iterable[Json]) -> Iterator[Check]:
         yield finding("expiry", f"{flag['key']} expired on {flag['expires']}", hint)
     if not late:
         yield ok("expiry", "no flag is past its day")
+
+
+def webhook(found: Json | None) -> Check:
+    """A finding while its receiver does not take what it is told, or did not take the last."""
+    if found is None:
+        return skipped("webhook", "no webhook was ever set")
+    if found["error"] is None:
+        return ok("webhook", f"{found['delivered']} delivered, {found['waiting']} waiting")
+    counts = f"{found['waiting']} waiting, {found['given_up']} given up"
+    hint = "look at the receiver and its address (`serve --webhook`); it is tried for seven hours"
+    return finding("webhook", f"the last was not taken: {found['error']} ({counts})", hint)
 
 
 def roles(engines: Iterable[Json]) -> Iterator[Check]:

@@ -24,6 +24,7 @@ from kvflags_collector.store.control_tables import alarms, engines
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.rollup_tables import dirty_minutes
 from kvflags_collector.times import SECOND
+from kvflags_collector.webhook import outbox
 
 __all__ = ["Counted", "Measured", "router"]
 
@@ -72,12 +73,18 @@ class Measured(Collector):
             spans, events = conn.execute(select(*lost)).one()
             oldest = conn.scalar(select(func.min(dirty_minutes.c.minute_us)))
             standing = conn.scalar(select(func.count()).select_from(alarms).where(alarms.c.ended_us.is_(None)))
+            webhook = outbox.standing(conn)
         yield GaugeMetricFamily("kvflags_engines", "Engines with a lease", live)
         dropped = CounterMetricFamily("kvflags_engine_dropped_items", "What engines could not send", labels=["kind"])
         dropped.add_metric(["spans"], float(spans))
         dropped.add_metric(["events"], float(events))
         yield dropped
         yield GaugeMetricFamily("kvflags_alarms", "Alarms that stand", standing)
+        if webhook:
+            told = GaugeMetricFamily("kvflags_webhook_events", "What the webhook tells, by state", labels=["state"])
+            for state in ("delivered", "waiting", "given_up"):
+                told.add_metric([state], float(getattr(webhook, state)))
+            yield told
         lag = 0.0 if oldest is None else max(0, now - oldest) / SECOND
         yield GaugeMetricFamily("kvflags_rollup_lag_seconds", "Age of the oldest minute not rolled up", lag)
 

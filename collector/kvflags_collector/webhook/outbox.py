@@ -6,14 +6,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select, update
 
 from kvflags_collector.store.webhook_tables import webhook_events as events
 from kvflags_collector.times import SECOND
 from kvflags_collector.webhook.news import News
 
-__all__ = ["ATTEMPTS", "Due", "begun", "delivered", "due", "failed", "put"]
+__all__ = ["ATTEMPTS", "Due", "Standing", "begun", "delivered", "due", "failed", "put", "standing"]
 
 # Seconds after the n-th failure: 1, 2, 4 and so on to an hour. 18 tries are seven hours, a night's outage.
 ATTEMPTS = 18
@@ -29,6 +30,15 @@ class Due:
     id: str
     body: bytes
     attempts: int
+
+
+class Standing(NamedTuple):
+    """How many events were delivered, are still to be, or were given up; why the newest that was tried failed."""
+
+    delivered: int
+    waiting: int
+    given_up: int
+    error: str | None
 
 
 def begun(conn: Connection) -> int | None:
@@ -69,3 +79,14 @@ def failed(conn: Connection, one: Due, error: str, now: int) -> bool:
     values = {"attempts": tries, "due_us": now + wait_s * SECOND if again else None, "error": error[:500]}
     conn.execute(update(events).where(events.c.id == one.id).values(**values))
     return again
+
+
+def standing(conn: Connection) -> Standing | None:
+    """None where no webhook was ever set."""
+    if begun(conn) is None:
+        return None
+    c = events.c
+    counts = select(func.count(c.delivered_us), func.count(c.due_us), func.count()).where(c.id != _BEGUN)
+    tried = select(c.error).where(c.attempts > 0).order_by(c.recorded_us.desc(), c.id.desc()).limit(1)
+    done, waiting, total = conn.execute(counts).one()
+    return Standing(done, waiting, total - done - waiting, conn.scalar(tried))

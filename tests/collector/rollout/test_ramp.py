@@ -2,6 +2,7 @@
 """Ramps: steps that advance on time, sample, analysis and approval; guardrails with evidence; crashes, odd clocks."""
 
 import itertools
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from kvflags_collector.judge.conclude import conclude
 from kvflags_collector.rollout import audit, course, flags, ramp, status
 from kvflags_collector.rollout.guard import Act, Finding
 from kvflags_collector.store.rollup_tables import rollups_minute
-from kvflags_collector.times import SECOND
+from kvflags_collector.times import SECOND, from_rfc3339, rfc3339
 
 KEY = "cross-layer-blocks"
 DAY = 86_400
@@ -111,6 +112,26 @@ def test_asleep_for_a_week_it_enters_one_step_whose_time_begins_then(three):
     for _ in range(3):
         assert advance(three).ramp.at == 1
     assert three.ask(flags.get, KEY).ramp.since_us == three.now
+
+
+@pytest.mark.parametrize("change", ["2027-03-28T01:00:00Z", "2027-10-31T01:00:00Z"])
+def test_a_day_has_24_hours_also_where_the_clocks_of_people_change(fleet, monkeypatch, change):
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    fleet.now = from_rfc3339(change) - 6 * 3600 * SECOND
+    fleet.create()
+    for name in ("c/ns/a", "c/ns/b", "c/ns/c"):
+        fleet.pair(name)
+    plan(fleet)
+    entered = advance(fleet).ramp.since_us
+    fleet.now += (DAY - 1) * SECOND
+    treated_pairs(fleet, "g2")
+    assert advance(fleet).ramp.at == 0
+    fleet.now += SECOND
+    assert advance(fleet).ramp.at == 1
+    assert rfc3339(entered) == rfc3339(from_rfc3339(change) - 6 * 3600 * SECOND)
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_a_clock_that_was_set_back_gives_the_step_all_of_its_time(three):

@@ -4,8 +4,10 @@
 import base64
 import json
 import re
+import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -95,6 +97,7 @@ def told(fleet, receiver):
 
 def test_a_step_of_the_ramp(told, fleet, receiver):
     told.once()
+    assert fleet.ask(outbox.standing) == outbox.Standing(1, 0, 0, None)
     [(headers, body)] = receiver.seen
     assert body == {
         "schema": "kvflags.webhook/1",
@@ -207,6 +210,7 @@ def test_a_failure_is_tried_again_later_and_later_and_given_up_at_last(told, fle
     [row] = [row for row in fleet.rows("webhook_events") if row[0] != "begun"]
     assert row[3:] == (outbox.ATTEMPTS, None, None, "it answered 503")
     assert len({headers["raw"] for headers, _ in receiver.seen}) == 1
+    assert fleet.ask(outbox.standing) == outbox.Standing(0, 0, 1, "it answered 503")
 
 
 def test_the_waits_double_up_to_an_hour(told, fleet, receiver):
@@ -225,6 +229,9 @@ def test_a_receiver_that_is_away_and_comes_back_gets_all(told, fleet, receiver):
     away = telling(fleet, receiver)
     away.once()
     assert receiver.seen == []
+    waits = fleet.ask(outbox.standing)
+    assert waits[:3] == (0, 1, 0)
+    assert "ConnectionRefusedError" in waits.error
     receiver.url = url
     fleet.now += 2 * SECOND
     told.once()
@@ -236,6 +243,32 @@ def test_a_redirect_is_not_followed(told, fleet, receiver):
     told.once()
     assert [headers["path"] for headers, _ in receiver.seen] == ["/hook"]
     assert fleet.rows("webhook_events", "error")[-1] == ("it answered 307",)
+
+
+def test_a_receiver_that_answers_byte_by_byte_is_not_waited_for_for_ever(told, fleet, receiver, monkeypatch):
+    monkeypatch.setattr(send, "_DEADLINE_S", 0.5)
+    enough = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dribbling = threading.Thread(target=_dribble, args=(server, enough))
+        dribbling.start()
+        target = send.Target(f"http://127.0.0.1:{server.getsockname()[1]}/hook", SECRET)
+        error = send.send(target, "id", b"{}", 0)
+        enough.set()
+        dribbling.join()
+    assert error.startswith(("BadStatusLine", "LineTooLong"))
+
+
+def _dribble(server, enough):
+    """An answer without an end, well within the time that silence may last."""
+    connection, _ = server.accept()
+    with connection, suppress(OSError):
+        connection.sendall(b"HTTP/1.1 2")
+        while not enough.wait(0.05):
+            connection.sendall(b"x")
+
+
+def test_where_none_was_ever_set_there_is_nothing_to_ask(fleet):
+    assert fleet.ask(outbox.standing) is None
 
 
 class _Killed(BaseException):
@@ -322,7 +355,8 @@ def test_a_collector_with_a_webhook_tells_what_its_ramp_does(db, receiver):
         _until(lambda: _begun(db))
         plan = {"steps": [{"count": 1, "hold_s": 0}], **WHO}
         assert http.put(f"/api/v1/flags/{KEY}/ramp", json=plan).status_code == 200
-        _until(lambda: receiver.seen)
+        _until(lambda: http.get("/api/v1/webhook").json()["webhook"]["delivered"])
+        assert 'kvflags_webhook_events{state="delivered"} 1.0' in http.get("/metrics").text
     assert receiver.events == [("ramp_step", f"{KEY}/revision/3")]
 
 

@@ -4,6 +4,7 @@
 import os
 import signal
 
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -13,6 +14,11 @@ settings.load_profile("new cases" if os.environ.get("KVFLAGS_SOAK_CASES") else "
 
 # A shell's background job ignores SIGINT, and so would all that it starts; tests that interrupt would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A virtual machine stands still for 15 s now and then, which is no failure of what is tested. The library has its 5 s
+# as a default of each function, so that object is what can be changed.
+for _phase in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, 60.0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,8 +8,6 @@ its decision from the plugin: where that did not run it observes only.
 
 from __future__ import annotations
 
-import os
-
 __all__ = ["NixlConnector", "NixlPullConnector", "NixlPushConnector"]
 
 
@@ -19,8 +17,7 @@ def __getattr__(name: str) -> type:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from vllm.distributed.kv_transfer.kv_connector.v1 import nixl  # noqa: PLC0415
 
-    from kvflags.connector.wrap import wrap  # noqa: PLC0415
-    from kvflags.settings import Settings  # noqa: PLC0415
+    from kvflags.connector.plugin import by_path  # noqa: PLC0415
 
     base: type = getattr(nixl, name)
-    return base if Settings.from_environ(os.environ).disabled else wrap(base)
+    return by_path(base) or base

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kvflags.connector.guard import guarded
 from kvflags.connector.observe import Observer
 
 if TYPE_CHECKING:
@@ -77,9 +78,19 @@ def funnel(inner: Callable[..., object], observer: Observer, waiting: Mapping[st
     """vLLM's `_log_failure`, through which every failure of every release goes. `waiting`: its metadata by request."""
 
     def log_failure(failure_type: str, req_id: str | None, *args: object, **kwargs: object) -> object:
-        meta = kwargs.get("meta") or waiting.get(req_id or "")
-        error = kwargs.get("error")
-        observer.failed(failure_type, req_id, error if isinstance(error, BaseException) else None, meta)
+        _tell(observer, failure_type, req_id, kwargs, waiting)
         return inner(failure_type, req_id, *args, **kwargs)
 
     return log_failure
+
+
+@guarded(None)
+def _tell(
+    observer: Observer,
+    failure: str,
+    request: str | None,
+    told: Mapping[str, object],
+    waiting: Mapping[str, object],
+) -> None:
+    meta, error = told.get("meta") or waiting.get(request or ""), told.get("error")
+    observer.failed(failure, request, error if isinstance(error, BaseException) else None, meta)

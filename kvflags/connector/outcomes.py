@@ -51,10 +51,7 @@ def stat_logger(base: type) -> type:
         """Calls `Outcomes`, and never fails."""
 
         def __init__(self, vllm_config: VllmConfig, engine_indexes: Sequence[int]) -> None:
-            self._outcomes = _outcomes(vllm_config, engine_indexes)
-            if self._outcomes is not None:
-                # There is no call at the end: this one is made when the front end lets go of us, or exits.
-                weakref.finalize(self, self._outcomes.close)
+            self._outcomes = _outcomes(self, vllm_config, engine_indexes)
 
         def record(
             self,
@@ -75,9 +72,14 @@ def stat_logger(base: type) -> type:
 
 
 @guarded(None)
-def _outcomes(vllm_config: VllmConfig, engine_indexes: Sequence[int]) -> Outcomes | None:
+def _outcomes(logger: object, vllm_config: VllmConfig, engine_indexes: Sequence[int]) -> Outcomes | None:
     carried = carry.get(vllm_config)
-    return Outcomes(vllm_config, carried, engine_indexes) if carried and wanted(vllm_config) else None
+    if carried is None or not wanted(vllm_config):
+        return None
+    outcomes = Outcomes(vllm_config, carried, engine_indexes)
+    # There is no call at the end: this one is made when the front end lets go of the logger, or exits.
+    weakref.finalize(logger, outcomes.close)
+    return outcomes
 
 
 @guarded(None)

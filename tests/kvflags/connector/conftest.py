@@ -234,6 +234,12 @@ def watched() -> Watched:
 
 
 @pytest.fixture
+def meta_of():
+    """Makes what the scheduler sends for a request."""
+    return meta
+
+
+@pytest.fixture
 def told():
     """Makes what a front end was told."""
     return carried

@@ -16,6 +16,7 @@ from kvflags.telemetry.metrics import Report
 from kvflags.telemetry.records import Records, Transfer
 from kvflags.telemetry.reporter import Reporter
 from kvflags.telemetry.tally import Tally
+from kvflags_cli.render.numbers import size
 
 TOKEN = "kvf_secret"
 LABELS = Labels("engine-d", 0, {"service.name": "vllm", "kvflags.deployment": "c/ns/\u202edog"}, {"kvflags.arm": "on"})
@@ -96,12 +97,15 @@ def test_one_kind_alone(kvflags, sent):
 
 def test_it_can_be_read(kvflags, sent):
     text = kvflags("telemetry", "show").out
+    payloads = kvflags("telemetry", "show", "--json").document["data"]["payloads"][2:]
     assert [line for line in text.splitlines() if line.isupper()] == ["REGISTRATION", "HEARTBEAT", "TRACES", "METRICS"]
     lines = [line.split(None, 1) for line in text.splitlines()]
     assert ["to", f"{sent}/v1/traces"] in lines
     assert ["kvflags.transfer.descriptors", "3"] in lines
+    for told, what in zip(payloads, ("3 spans", "1 metric"), strict=True):
+        assert ["holds", f"{what}, {size(told['size'])}"] in lines
     assert [InstrumentName.OUTPUT_TOKENS, "asInt 17"] in lines
-    assert "\n1 more spans; --json has all of them.\n" in text
+    assert "\n1 more span; --json has all of them.\n" in text
     # What would turn the direction of the text is written out.
     assert "c/ns/\\u202edog" in text
 

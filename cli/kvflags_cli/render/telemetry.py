@@ -25,6 +25,7 @@ _METRICS = 50
 # A registration has 2 kB; what is longer is in the JSON.
 _MOST_CHARACTERS = 8_000
 
+_ITEMS = {"traces": "span", "metrics": "metric"}
 _RESULTS = {
     "taken": "taken",
     "later": "not taken yet",
@@ -49,14 +50,14 @@ def _about(payload: Json) -> Iterator[tuple[str, str]]:
     yield "sent", f"{moment(payload['at'])} by process {payload['pid']}"
     yield "result", inert(": ".join(filter(None, (_RESULTS[payload["result"]], payload["says"]))))
     kept = "" if payload["body"] is not None else " (too large to be kept)"
-    number = "" if payload["items"] is None else f"{count(payload['items'])} items, "
+    number = "" if payload["items"] is None else f"{_counted(payload['items'], _ITEMS[payload['kind']])}, "
     yield "holds", f"{number}{size(payload['size'])}{kept}"
 
 
 def _plain(body: Json) -> Iterator[RenderableType]:
     text = inert(json.dumps(body, indent=2, ensure_ascii=False))
     yield Text(text[:_MOST_CHARACTERS])
-    yield from _more(len(text) - _MOST_CHARACTERS, "characters")
+    yield from _more(len(text) - _MOST_CHARACTERS, "character")
 
 
 def _traces(body: Json) -> Iterator[RenderableType]:
@@ -67,7 +68,7 @@ def _traces(body: Json) -> Iterator[RenderableType]:
         head = [(name, value) for name, value in span.items() if isinstance(value, str) and name != "name"]
         status = [("status", json.dumps(span["status"]))] if span.get("status") else []
         yield _named([*head, *status, *_attributes(span)])
-    yield from _more(len(spans) - _SPANS, "spans")
+    yield from _more(len(spans) - _SPANS, "span")
 
 
 def _metrics(body: Json) -> Iterator[RenderableType]:
@@ -75,7 +76,7 @@ def _metrics(body: Json) -> Iterator[RenderableType]:
     metrics = items("metrics", body)
     yield heading("metrics, with the data points of each")
     yield _named([(metric.get("name", ""), _points(metric)) for metric in metrics[:_METRICS]])
-    yield from _more(len(metrics) - _METRICS, "metrics")
+    yield from _more(len(metrics) - _METRICS, "metric")
 
 
 def _points(metric: Json) -> str:
@@ -109,7 +110,11 @@ def _named(rows: list[tuple[str, str]]) -> RenderableType:
 
 def _more(number: int, what: str) -> Iterator[RenderableType]:
     if number > 0:
-        yield Text(f"\n{count(number)} more {what}; --json has all of them.")
+        yield Text(f"\n{_counted(number, f'more {what}')}; --json has all of them.")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{count(number)} {what}{'' if number == 1 else 's'}"
 
 
 _BODIES = {"traces": _traces, "metrics": _metrics}

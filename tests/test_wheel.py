@@ -119,7 +119,8 @@ def _engine(overlay, *before):
     environ = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(overlay),
-        "HOME": "/nowhere",
+        # Beside it, and not there: what may write makes it, and it goes with the overlay.
+        "HOME": str(overlay.parent / "home"),
         "KVFLAGS_COLLECTOR_URL": "http://127.0.0.1:1",
         "KVFLAGS_DEPLOYMENT": "c/ns/d",
         "KVFLAGS_ON_UNREACHABLE": "wait:0",

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvflags._version import __version__
 from kvflags.features import CROSS_LAYER_BLOCKS, FEATURES
-from kvflags.flags import Facts, Refusal, RuleClass, Variant, refusals
+from kvflags.flags import Facts, Refusal, RuleClass, Variant
 from kvflags.settings import Settings, problem_code
 
 __all__ = ["LAYOUT_SETTING", "body", "codes", "local", "unsafe"]
@@ -57,7 +57,7 @@ def local(settings: Settings, facts: Facts) -> dict[str, str] | None:
 
 def unsafe(facts: Facts) -> Refusal | None:
     """The rule that makes `on` crash or corrupt here, whoever asks for it; the first, if there are several."""
-    met = refusals(CROSS_LAYER_BLOCKS.rules, facts)
+    met = CROSS_LAYER_BLOCKS.refusals(facts)
     return next((refusal for refusal in met if refusal.rule_class == RuleClass.UNSAFE), None)
 
 

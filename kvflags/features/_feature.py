@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from kvflags.flags import Facts, Rule
+from kvflags.flags import Facts, Refusal, Rule, refusals
 
 __all__ = ["Feature"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Feature:
     """One switchable behaviour.
 
@@ -32,3 +33,13 @@ class Feature:
     backends: frozenset[str]
     way_back: tuple[str, ...]
     patch: Callable[[Iterable[Mapping[str, Any]], str], str]
+
+    def refusals(self, facts: Facts) -> tuple[Refusal, ...]:
+        """Every rule of the gate that refuses these facts, in the order of the table; empty means eligible."""
+        return _refusals(self, facts)
+
+
+# The engines of a fleet are of a few kinds, and a report asks about each of its thousands: 60 µs each time.
+@lru_cache(maxsize=1024)
+def _refusals(feature: Feature, facts: Facts) -> tuple[Refusal, ...]:
+    return refusals(feature.rules, facts)

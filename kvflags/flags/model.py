@@ -8,9 +8,9 @@ newer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 __all__ = [
     "BUCKETS",
@@ -98,14 +98,14 @@ class _Json:
     """`to_json` and `from_json` for the dataclasses below; None and defaults travel too, so a record is whole."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def to_json(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-        return cls(**{name: value for name, value in document.items() if name in known})
+        return cls(**{name: value for name, value in document.items() if name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,6 +349,7 @@ def test_doctor_of_a_healthy_fleet(kvflags, rolling):
 ✓ ok  collector: {rolling.url} is ready
 ✓ ok  clock: within 5 s of the collector's
 ✓ ok  expiry: no flag is past its day
+- skipped  webhook: no webhook was ever set
 ✓ ok  roles: wherever engines live, prefill and decode share a generation
 ✓ ok  engines: none reports a problem
 

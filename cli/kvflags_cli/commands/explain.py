@@ -78,11 +78,10 @@ _HINT = "see `kvflags explain --help`"
 
 def _engine(engine_args: str, release: str, assumptions: list[str]) -> dict[str, object]:
     from kvflags.features import CROSS_LAYER_BLOCKS
-    from kvflags.flags import refusals
     from kvflags_cli.engine_args import facts_of
 
     facts = facts_of(engine_args, release, assumptions)
-    met = refusals(CROSS_LAYER_BLOCKS.rules, facts)
+    met = CROSS_LAYER_BLOCKS.refusals(facts)
     return {
         "feature": CROSS_LAYER_BLOCKS.name,
         "eligible": not met,

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, RowMapping, cast, func, select
 
 from kvflags.features import Feature
-from kvflags.flags import Facts, refusals
+from kvflags.flags import Facts
 from kvflags.telemetry.attributes import SPAN_NAME
 from kvflags_collector.judge.generations import Generation
 from kvflags_collector.store.telemetry_tables import spans
@@ -63,7 +63,7 @@ def problems(one: Generation) -> set[str]:
 
 def refused(one: Generation, feature: Feature) -> list[dict[str, str]]:
     """Every rule of the gate that any of its engines meets, in words."""
-    every = [met for engine in one.engines for met in refusals(feature.rules, Facts.from_json(engine["facts"]))]
+    every = [met for engine in one.engines for met in feature.refusals(Facts.from_json(engine["facts"]))]
     return [{"code": code, "says": says} for code, says in {met.code: met.says for met in every}.items()]
 
 

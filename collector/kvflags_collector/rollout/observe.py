@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, select, update
 
 from kvflags.features import Feature
-from kvflags.flags import Facts, Flag, Refusal, Role, RuleClass, refusals
+from kvflags.flags import Facts, Flag, Refusal, Role, RuleClass
 from kvflags_collector.rollout import declared, leases
 from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.store.control_tables import deployments
@@ -80,7 +80,7 @@ def seen(conn: Connection, row: RowMapping, stated: Declaration, now: int) -> Ob
 def disqualified(feature: Feature, seen: Observed) -> tuple[Refusal, ...]:
     """Every reason why no engine of this deployment may be treated: rules that any of them meets, facts not shared."""
     every = [facts for facts_of_role in seen.values() for facts in facts_of_role]
-    met = {refusal.code: refusal for facts in every for refusal in refusals(feature.rules, facts)}
+    met = {refusal.code: refusal for facts in every for refusal in feature.refusals(facts)}
     unlike = [name for name in (*feature.must_match, "isolation") if len({getattr(f, name) for f in every}) > 1]
     if unlike:
         says = f"Its engines differ in {', '.join(unlike)}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, bindparam, select
 
 from kvflags.features import FEATURES, Feature
-from kvflags.flags import Assignment, Facts, Flag, Refusal, RuleClass, Ruling, Standing, evaluate, refusals
+from kvflags.flags import Assignment, Facts, Flag, Refusal, RuleClass, Ruling, Standing, evaluate
 from kvflags_collector.rollout import declared, gate, leases, observe
 from kvflags_collector.rollout.declared import Declaration
 from kvflags_collector.store import control_tables as tables
@@ -55,8 +55,7 @@ def standing(
 
 def unsafe(feature: Feature, facts: Facts) -> tuple[Refusal, ...]:
     """The rules of class UNSAFE that these facts meet: the only ones that overrule a pin."""
-    rules = [rule for rule in feature.rules if rule.rule_class == RuleClass.UNSAFE]
-    return tuple(refusal for refusal in refusals(rules, facts) if refusal.rule_class == RuleClass.UNSAFE)
+    return tuple(refusal for refusal in feature.refusals(facts) if refusal.rule_class == RuleClass.UNSAFE)
 
 
 def _refusing(feature: Feature, facts: Facts | None, *, observed: bool) -> tuple[Refusal, ...]:
@@ -66,7 +65,7 @@ def _refusing(feature: Feature, facts: Facts | None, *, observed: bool) -> tuple
     """
     if facts is None or observed:
         return unsafe(feature, facts) if facts else ()
-    return tuple(met for met in refusals(feature.rules, facts) if not met.code.endswith(":unknown"))
+    return tuple(met for met in feature.refusals(facts) if not met.code.endswith(":unknown"))
 
 
 def unobserved(conn: Connection, flag: Flag, row: RowMapping, stated: Declaration, now: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from kvflags.features import FEATURES
-from kvflags.flags import Facts, PinState, refusals
+from kvflags.flags import Facts, PinState
 from kvflags_collector.feedback.signals import signals, summary
 from kvflags_collector.rollout import alarms, flags, inventory
 from kvflags_collector.rollout.explain import explain
@@ -117,7 +117,7 @@ def _engines(conn: Connection, name: str, key: str | None, now: int) -> dict[str
         | {"exercised": one["exercised"], "dropped": one["dropped"]["spans"], "problems": one["problems"]}
         | {name: one["facts"].get(name) for name in ("vllm", "backend", "gpu", "block_size")}
         | {"told": told.get(one["registration_id"], {}).get(key, {}).get("variant"), "local": one["local"]}
-        | {"refusals": [met.says for met in refusals(feature.rules, Facts.from_json(one["facts"]))] if feature else []}
+        | {"refusals": [met.says for met in feature.refusals(Facts.from_json(one["facts"]))] if feature else []}
         for one in found[:_ENGINES]
     ]
     for one in items:

@@ -21,8 +21,12 @@ _GROUP = 64
 
 
 class Keepable(Protocol):
-    """A decoded request; false where it holds nothing. `rejected` grows by what `store` gives, once it is committed."""
+    """A decoded request; false where it holds nothing. `size`: its bytes, inflated.
 
+    `rejected` grows by what `store` gives, once it is committed.
+    """
+
+    size: int
     rejected: Counter[str]
 
     def __bool__(self) -> bool: ...

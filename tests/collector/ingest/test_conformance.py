@@ -14,6 +14,7 @@ import grpc
 import pytest
 from google.rpc.status_pb2 import Status
 
+from kvflags_collector.ingest import receiver
 from kvflags_collector.ingest.limits import Limits
 from kvflags_collector.ingest.signals import SIGNALS, TRACES
 
@@ -85,10 +86,16 @@ def test_every_refusal_is_a_status_in_the_encoding_of_the_request(wire, kind, st
     assert (told["message"] if kind == JSON else told.message).isascii()
 
 
-def test_a_fault_of_ours_is_a_status_too(serve, request_of, caplog):
+def _broken() -> int:
+    raise OSError("no clock")
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_fault_of_ours_is_a_status_too(monkeypatch, quick, serve, request_of, caplog):
+    # Nothing can be decoded any more, in the one thread or the other.
+    monkeypatch.setattr(receiver, "_QUICK", receiver._QUICK if quick else 0)
     client = serve()
-    # Nothing can be decoded any more.
-    client.receiver._decoders.shutdown()
+    client.receiver._clock = _broken
     body = request_of({}).SerializeToString()
     answer = client.post("/v1/traces", content=body, headers={"Content-Type": PROTOBUF})
     expected = Status(code=13, message="the collector failed: see its log")

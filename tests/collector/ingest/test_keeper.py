@@ -20,6 +20,8 @@ from kvflags_collector.store.outcome_tables import events
 class Item:
     """Something to keep: an event of its own, and then whatever `then` does."""
 
+    size = 1
+
     def __init__(self, number: int, then: Callable[[], None] = lambda: None) -> None:
         self.rejected: Counter[str] = Counter()
         self._number, self._then = number, then
@@ -31,14 +33,28 @@ class Item:
         return Counter({"late": 1})
 
 
+class Nothing(Item):
+    """What holds nothing to keep."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def __bool__(self) -> bool:
+        return False
+
+
 def _count(db) -> int:
     with db.read() as conn:
         return conn.scalar(select(func.count()).select_from(events)) or 0
 
 
+async def _send(keeper: Keeper, item: Item) -> None:
+    assert await keeper.submit(lambda: item) is item
+
+
 def _submit(keeper: Keeper, *items: Item) -> list[BaseException | None]:
     async def together() -> list[BaseException | None]:
-        return await asyncio.gather(*(keeper.submit(item) for item in items), return_exceptions=True)
+        return await asyncio.gather(*(_send(keeper, item) for item in items), return_exceptions=True)
 
     return asyncio.run(together())
 
@@ -60,6 +76,16 @@ def test_one_that_fails_costs_itself_only(db, keeper, caplog):
     assert (_count(db), bad.rejected, "bad luck" in caplog.text) == (5, Counter(), True)
 
 
+def test_one_that_cannot_be_made_is_told_why_and_keeps_nobody_up(db, keeper):
+    async def together() -> list[Item | BaseException | None]:
+        made = [keeper.submit(_fail), *(_send(keeper, Item(number)) for number in range(3)), keeper.submit(Nothing)]
+        return await asyncio.gather(*made, return_exceptions=True)
+
+    [bad, *good, nothing] = asyncio.run(together())
+    assert (repr(bad), good, bool(nothing)) == ("ValueError('bad luck')", [None] * 3, False)
+    assert (_count(db), keeper.alive) == (3, True)
+
+
 def test_a_database_that_cannot_answer_is_asked_once_for_all(db, keeper, caplog):
     asked = []
 
@@ -72,7 +98,7 @@ def test_a_database_that_cannot_answer_is_asked_once_for_all(db, keeper, caplog)
     ready = threading.Event()
 
     async def together() -> list[BaseException | None]:
-        sent = [asyncio.ensure_future(keeper.submit(Item(number, busy))) for number in range(10)]
+        sent = [asyncio.ensure_future(_send(keeper, Item(number, busy))) for number in range(10)]
         await asyncio.sleep(0)
         ready.set()
         return await asyncio.gather(*sent, return_exceptions=True)
@@ -101,7 +127,7 @@ def test_an_idle_keeper_closes_even_if_never_started(db):
 @pytest.mark.parametrize("number", [1, 250])
 def test_closing_stores_what_is_queued(db, keeper, number):
     async def submit_and_close() -> list[BaseException | None]:
-        sent = [asyncio.ensure_future(keeper.submit(Item(at))) for at in range(number)]
+        sent = [asyncio.ensure_future(_send(keeper, Item(at))) for at in range(number)]
         await asyncio.sleep(0)
         closing = threading.Thread(target=keeper.close)
         closing.start()

@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import httpx
@@ -144,7 +145,7 @@ def test_two_collectors_that_get_the_same_exports_at_once_count_them_once(db, no
 
     async def send() -> None:
         sent = [
-            keeper.submit(decode(export.request.SerializeToString(), noon + 50 * MINUTE))
+            keeper.submit(partial(decode, export.request.SerializeToString(), noon + 50 * MINUTE))
             for export in exports
             for keeper in keepers
         ]

@@ -38,11 +38,15 @@ def _count(db, table=spans) -> int:
         return conn.scalar(select(func.count()).select_from(table)) or 0
 
 
+async def _send(writer: Writer, request: Decoded) -> None:
+    assert await writer.submit(lambda: request) is request
+
+
 def _submit(writer: Writer, *requests: Decoded) -> list[BaseException | None]:
     """All at once, from a loop of their own; what each was answered."""
 
     async def together() -> list[BaseException | None]:
-        return await asyncio.gather(*(writer.submit(request) for request in requests), return_exceptions=True)
+        return await asyncio.gather(*(_send(writer, request) for request in requests), return_exceptions=True)
 
     return asyncio.run(together())
 
@@ -105,7 +109,7 @@ def test_closing_stores_what_is_queued_and_refuses_the_rest(db, request_of, noon
     writer.start()
 
     async def submit_and_close() -> list[BaseException | None]:
-        sent = [asyncio.ensure_future(writer.submit(request)) for request in requests]
+        sent = [asyncio.ensure_future(_send(writer, request)) for request in requests]
         await asyncio.sleep(0)
         closing = threading.Thread(target=writer.close)
         closing.start()

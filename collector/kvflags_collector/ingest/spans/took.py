@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a request's transfers took, by arm: counted where they are columns, in a decoder's thread."""
+"""How long a request's transfers took, by arm: counted where they are columns, before they are stored."""
 
 from __future__ import annotations
 

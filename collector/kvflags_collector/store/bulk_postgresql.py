@@ -6,30 +6,28 @@ straight to where they stay, and only where one of them is there already by way 
 takes twice the server's time. All requests of a transaction in one go, in the order of the key: two collectors that
 store the same retried spans wait for each other's rows, and in different orders they would wait for ever.
 
-As text: in binary form, which needs the type of each column, nothing is saved that could be measured.
+As text: in binary form nothing is saved that could be measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from operator import itemgetter
-from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from kvflags_collector.store import partitions
+from kvflags_collector.store import copy_text, partitions
 from kvflags_collector.store.bulk import Bulk
 from kvflags_collector.store.telemetry_tables import spans
 
 __all__ = ["insert"]
 
-Rows = Sequence[tuple[Any, ...]]
-
 _COLUMNS = tuple(column.name for column in spans.columns)
 # What stands in a column that is not told.
-_ABSENT = tuple(getattr(column.server_default, "arg", None) for column in spans.columns)
-# What the table begins with.
+_ABSENT = tuple(copy_text.text(getattr(column.server_default, "arg", None)) for column in spans.columns)
+# What the table and each row begin with.
 _KEY = itemgetter(0, 1, 2)
 _STAGE = "CREATE TEMPORARY TABLE IF NOT EXISTS spans_staged (LIKE spans INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
 _MOVE = "INSERT INTO spans SELECT * FROM spans_staged ORDER BY start_ns, trace_id, span_id ON CONFLICT DO NOTHING"
@@ -40,35 +38,40 @@ _UNIQUE_VIOLATION = "23505"
 
 def insert(conn: Connection, bulks: Iterable[Bulk]) -> None:
     """Insert the rows of all; those that are there already are left."""
-    rows = sorted((row for bulk in bulks for row in _whole(bulk)), key=_KEY)
-    partitions.ensure(conn, {row[0] // partitions.DAY_NS for row in rows})
+    told = sorted(chain.from_iterable(map(_told, bulks)), key=_KEY)
+    partitions.ensure(conn, {start_ns // partitions.DAY_NS for start_ns, *_ in told})
+    lines = "".join([line for *_, line in told])
     try:
         with conn.begin_nested():
-            _copy(conn, "spans", rows)
+            _copy(conn, "spans", lines)
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) != _UNIQUE_VIOLATION:
             raise
         conn.exec_driver_sql(_STAGE)
-        _copy(conn, "spans_staged", rows)
+        _copy(conn, "spans_staged", lines)
         conn.exec_driver_sql(_MOVE)
         conn.exec_driver_sql(_EMPTY)
 
 
-def _whole(bulk: Bulk) -> Iterator[tuple[Any, ...]]:
-    """Its rows with every column of the table."""
-    there = (*bulk.names, *bulk.constants, *_COLUMNS)
-    rest = (*bulk.constants.values(), *_ABSENT)
-    arranged = itemgetter(*(there.index(name) for name in _COLUMNS))
-    return (arranged((*row, *rest)) for row in bulk.rows)
+def _told(bulk: Bulk) -> Iterator[tuple[int, bytes, bytes, str]]:
+    """Each row's key, and its line with every column of the table."""
+    names = list(bulk.names)
+    by_name = {name: copy_text.column(values) for name, values in zip(names, zip(*bulk.rows, strict=True), strict=True)}
+    by_name |= {name: [copy_text.text(value)] * len(bulk.rows) for name, value in bulk.constants.items()}
+    columns = (
+        by_name.get(name) or repeat(absent, len(bulk.rows)) for name, absent in zip(_COLUMNS, _ABSENT, strict=True)
+    )
+    lines = map("\t".join, zip(*columns, strict=True))
+    key = itemgetter(*map(names.index, _COLUMNS[:3]))
+    return ((*key(row), line + "\n") for row, line in zip(bulk.rows, lines, strict=True))
 
 
-def _copy(conn: Connection, table: str, rows: Rows) -> None:
+def _copy(conn: Connection, table: str, lines: str) -> None:
     """Raises what SQLAlchemy would, which knows nothing of COPY."""
     statement = f"COPY {table} ({', '.join(_COLUMNS)}) FROM STDIN"
     failure = conn.dialect.loaded_dbapi.Error
     try:
         with conn.connection.cursor().copy(statement) as copying:
-            for row in rows:
-                copying.write_row(row)
+            copying.write(lines)
     except failure as error:
         raise DBAPIError.instance(statement, None, error, failure, dialect=conn.dialect) from error

@@ -61,6 +61,31 @@ def test_what_is_there_already_stays_and_the_rest_is_stored(db, many):
     assert _stored(db) == old + [(n, n, None, "", None, None, 0) for n in range(many, 2 * many)]
 
 
+ODD = [
+    *map(chr, range(1, 128)),
+    "\\N",
+    "\\.",
+    "\\x41",
+    "\\\\t",
+    "\r\n",
+    "",
+    " ",
+    "NULL",
+    "é\u2028\u202e\U0001f600",
+    "'; DROP TABLE spans; --",
+]
+
+
+def test_whatever_text_a_client_sends_comes_back_as_it_was(db):
+    rows = [(NOON_NS + n, b"t" * 16, n.to_bytes(8, "big"), text, None) for n, text in enumerate(ODD)]
+    told = Bulk(rows, ("start_ns", "trace_id", "span_id", "mode", "rank"), FIXED | {"arm": "".join(ODD)})
+    with db.append() as conn:
+        insert_all(conn, [told])
+    with db.read() as conn:
+        found = conn.execute(select(spans.c.mode, spans.c.arm, spans.c.rank).order_by(spans.c.start_ns)).all()
+    assert found == [(text, "".join(ODD), None) for text in ODD]
+
+
 def test_a_span_that_cannot_be_stored_is_not_taken_for_one_that_is_there(db, many):
     bad = _told(*range(many), end_ns=None)
     with pytest.raises(IntegrityError), db.append() as conn:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, delete, select
 
 from kvflags_collector.store.rollup_tables import clock_skews
 from kvflags_collector.times import SECOND
@@ -67,6 +67,8 @@ def note(conn: Connection, engine_id: str, deployment: str, skew_us: int, now_us
     if abs(skew_us - last) < _MATTERS_US:
         return ()
     row = {"engine_id": engine_id, "deployment": deployment, "since_us": now_us, "skew_us": skew_us}
+    # Two heartbeats within a microsecond, or while our own clock stands still: the later one counts.
+    conn.execute(delete(clock_skews).where(_C.engine_id == engine_id, _C.since_us == now_us))
     conn.execute(clock_skews.insert().values(row))
     recent = range(now_us // _MINUTE_US * _MINUTE_US - _MINUTE_US, now_us + 1, _MINUTE_US)
     return sorted({(at + wrong) // _MINUTE_US * _MINUTE_US for at in recent for wrong in (0, last, skew_us)})

@@ -67,6 +67,13 @@ def test_whatever_a_clock_is_off_by_each_transfer_counts_once(raw, ahead):
     assert _minutes(raw) == [(minute, sum(at // 60 == minute for at in every_7_s)) for minute in range(4)]
 
 
+def test_of_two_heartbeats_in_one_microsecond_the_later_one_counts(raw):
+    for ahead in (AN_HOUR, -AN_HOUR):
+        _note(raw, "decode-0", ahead, raw.noon_us)
+    with raw.db.read() as conn:
+        assert [clock.skew_us for clock in skew.clocks(conn, ["c/ns/a"])] == [-AN_HOUR]
+
+
 @pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
 def test_a_clock_of_another_age_holds_up_nobody_elses_transfers(raw, year):
     ahead = (year - 2026) * 366 * 86_400 * SECOND

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, TypeVar
 
 import pytest
 from databases import Databases, OnPostgreSQL, OnSQLite, opened
@@ -18,6 +19,8 @@ from kvflags_collector.rollout.leases import Timing
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.spans import insert_spans, mark_minutes
 from kvflags_collector.store.telemetry_tables import spans
+
+T = TypeVar("T")
 
 _SECOND = 1_000_000
 _FACTS = {
@@ -172,6 +175,42 @@ def scene_on() -> type[Scene]:
 @pytest.fixture
 def scene(db: Database) -> Scene:
     return Scene(db)
+
+
+@pytest.fixture(scope="session")
+def originals() -> dict[Any, tuple[str, Any]]:
+    """Of `copied`: what was made, and where."""
+    return {}
+
+
+@pytest.fixture
+def copied(
+    databases: Databases, originals: dict[Any, tuple[str, Any]]
+) -> Iterator[Callable[[Callable[[Scene], T]], T]]:
+    """copied(make): what `make(scene)` gave, which has that `scene`, on a database of this test's own.
+
+    It is made once for all tests that ask for the same: filling a database takes seconds, and copying it an instant.
+    """
+    taken: list[tuple[str, Database]] = []
+
+    def take(make: Callable[[Scene], T]) -> T:
+        key = (databases.kind, make)
+        if key not in originals:
+            url = databases.new()
+            db = opened(url)
+            originals[key] = (url, make(Scene(db)))
+            db.close()
+        url, original = originals[key]
+        mine = databases.copy(url)
+        taken.append((mine, opened(mine)))
+        made, scene = copy(original), copy(original.scene)
+        made.scene, scene.db = scene, taken[-1][1]
+        return made
+
+    yield take
+    for url, db in taken:
+        db.close()
+        databases.drop(url)
 
 
 @pytest.fixture

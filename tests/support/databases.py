@@ -21,11 +21,15 @@ _names = itertools.count(1)
 
 
 class Databases(Protocol):
-    """`new` gives the URL of a database nobody else has: at our revision, or with nothing in it."""
+    """`new` gives the URL of a database nobody else has: at our revision, or with nothing in it; `copy`, one with all
+    that is in another, which nobody may have open.
+    """
 
     kind: str
 
     def new(self, *, migrated: bool = True) -> str: ...
+
+    def copy(self, url: str) -> str: ...
 
     def drop(self, url: str) -> None: ...
 
@@ -62,8 +66,13 @@ class OnSQLite:
             shutil.copy(self._template, path)
         return f"sqlite:///{path}"
 
+    def copy(self, url: str) -> str:
+        made = self.new(migrated=False)
+        shutil.copy(_path(url), _path(made))
+        return made
+
     def drop(self, url: str) -> None:
-        path = Path(url.removeprefix("sqlite:///"))
+        path = _path(url)
         for file in path.parent.glob(f"{path.name}*"):
             file.unlink()
 
@@ -77,10 +86,23 @@ class OnPostgreSQL:
         Database(server.url("template"), upgrade=True).close()
 
     def new(self, *, migrated: bool = True) -> str:
-        name = f"t{next(_names)}"
-        self._server.execute(f"CREATE DATABASE {name} TEMPLATE {'template' if migrated else 'template0'}")
-        return self._server.url(name)
+        return self._made("template" if migrated else "template0")
+
+    def copy(self, url: str) -> str:
+        return self._made(_name(url))
 
     def drop(self, url: str) -> None:
-        name = url.partition("?")[0].rpartition("/")[2]
-        self._server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        self._server.execute(f"DROP DATABASE {_name(url)} WITH (FORCE)")
+
+    def _made(self, template: str) -> str:
+        name = f"t{next(_names)}"
+        self._server.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self._server.url(name)
+
+
+def _path(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def _name(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]

@@ -21,14 +21,18 @@ from kvflags_collector.store.telemetry_tables import spans
 RAW = (spans, events, rollups_minute, rollups_hour, outcomes_hour, presence)
 
 
-@pytest.fixture
-def fleet(scene):
-    """20 deployments, half of them treated and 30 % faster; a judged event each, and everything merged to days."""
+def _measured(scene):
     fleet = Fleet(scene)
     fleet.store({Name.TTFT: -0.3})
     fleet.judge_at(4.2)
     fleet.merge_days()
     return fleet
+
+
+@pytest.fixture
+def fleet(copied):
+    """20 deployments, half of them treated and 30 % faster; a judged event each, and everything merged to days."""
+    return copied(_measured)
 
 
 def as_of(fleet, time_us):

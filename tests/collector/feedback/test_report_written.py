@@ -40,9 +40,7 @@ class _Tags(HTMLParser):
         self.text += data
 
 
-@pytest.fixture
-def fleet(scene):
-    """20 deployments, half of them treated, 30 % faster, ready; and somebody who says bad things of one."""
+def _ready(scene):
     fleet = Fleet(scene)
     fleet.store({Name.TTFT: -0.3})
     fleet.judge_at(4.2)
@@ -51,6 +49,12 @@ def fleet(scene):
         given.give(conn, scene.key, fleet.names[0], said, author="<b>ann</b>", now=scene.now)
     scene.now = fleet.event_us + 10 * DAY_US
     return fleet
+
+
+@pytest.fixture
+def fleet(copied):
+    """20 deployments, half of them treated, 30 % faster, ready; and somebody who says bad things of one."""
+    return copied(_ready)
 
 
 def test_markdown_says_what_to_do_first_and_shows_what_it_rests_on(fleet):
@@ -98,8 +102,9 @@ def test_what_a_fleet_says_stays_text(fleet):
         ({Name.TTFT: -0.3}, 4.2, "waiting", 3),
     ],
 )
-def test_check_exits_as_the_verdict_says_in_every_format(scene, capsys, effects, days, state, code):
-    fleet = Fleet(scene)
+def test_check_exits_as_the_verdict_says_in_every_format(copied, capsys, effects, days, state, code):
+    fleet = copied(Fleet)
+    scene = fleet.scene
     fleet.store(effects)
     fleet.judge_at(days)
     app = create_app(Settings(db=str(scene.db.url)), scene.db, clock=lambda: scene.now)

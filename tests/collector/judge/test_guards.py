@@ -47,8 +47,7 @@ def resume(fleet):
         course.resume(conn, fleet.scene.key, **WHO, now=fleet.scene.now)
 
 
-def test_decode_that_pays_ends_the_rollout_with_value_limit_number_and_interval(scene):
-    fleet = Fleet(scene)
+def test_decode_that_pays_ends_the_rollout_with_value_limit_number_and_interval(fleet):
     fleet.store({Name.TTFT: -0.3, Name.ITL: 0.1})
     fleet.judge_at(4.2)
     _only_a_fresh_verdict_counts(fleet)
@@ -95,8 +94,7 @@ def _broken_from(fleet, victim, hours=0):
     return lambda name, number: 40 if name == victim and number > EVENT_AT + hours else 0
 
 
-def test_one_deployment_that_fails_is_taken_out_within_days_and_the_ramp_holds(scene):
-    fleet = Fleet(scene)
+def test_one_deployment_that_fails_is_taken_out_within_days_and_the_ramp_holds(fleet):
     victim = next(name for name in fleet.names if fleet.treated(name))
     fleet.store(failed=_broken_from(fleet, victim))
     # Two days: no horizon is over yet, only blocks of six hours are.
@@ -106,7 +104,7 @@ def test_one_deployment_that_fails_is_taken_out_within_days_and_the_ramp_holds(s
     assert (found["metric"], found["deployment"], found["act"]) == ("error_guard", victim, "take_out")
     assert found["value"] > found["limit"] == 20
     assert found["n"] == 100 * 8 * 6
-    with scene.db.read() as conn:
+    with fleet.scene.db.read() as conn:
         assert conn.execute(select(opts.c.deployment, opts.c.opted)).all() == [(victim, "out")]
     assert {name for name, state in states(fleet).items() if state == "condemned"} == {victim}
     assert latest(fleet)["state"] == "hold"
@@ -191,20 +189,19 @@ def test_one_deployment_that_is_worse_by_itself_holds_until_somebody_has_looked(
     assert latest(fleet)["state"] != "hold"
 
 
-def test_a_verdict_is_written_when_it_changes_and_else_only_renewed(scene):
-    fleet = Fleet(scene)
+def test_a_verdict_is_written_when_it_changes_and_else_only_renewed(fleet):
     fleet.store({Name.TTFT: -0.3})
     flag = fleet.acts(4.2)
     assert (flag.phase, latest(fleet)["document"]["actions"]) == (Phase.RUNNING, [])
     assert set(states(fleet).values()) == {"pinned"}
-    with scene.db.write() as conn:
+    with fleet.scene.db.write() as conn:
         conn.execute(delete(judgements))
-    assert [conclude(scene.db, scene.now + number) for number in range(3)] == [1, 0, 0]
-    with scene.db.read() as conn:
+    assert [conclude(fleet.scene.db, fleet.scene.now + number) for number in range(3)] == [1, 0, 0]
+    with fleet.scene.db.read() as conn:
         [row] = conn.execute(select(judgements)).mappings()
-    assert (row["recorded_us"], row["checked_us"]) == (scene.now, scene.now + 2)
-    scene.now = fleet.event_us + 10 * DAY_US
-    assert conclude(scene.db, scene.now) == 1
+    assert (row["recorded_us"], row["checked_us"]) == (fleet.scene.now, fleet.scene.now + 2)
+    fleet.scene.now = fleet.event_us + 10 * DAY_US
+    assert conclude(fleet.scene.db, fleet.scene.now) == 1
     assert latest(fleet)["state"] == "ready"
 
 

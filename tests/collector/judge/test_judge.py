@@ -40,13 +40,12 @@ def test_what_has_matured_is_frozen_once_and_late_data_changes_nothing(scene):
     assert fleet.frozen() == before
 
 
-def test_a_better_fleet_becomes_ready(scene):
-    fleet = Fleet(scene)
+def test_a_better_fleet_becomes_ready(fleet):
     fleet.store({Name.TTFT: -0.3})
     fleet.judge_at(4.2)
     early = fleet.report()
     assert (early["verdict"]["state"], early["verdict"]["reason"]) == ("waiting", "too_short")
-    scene.now = fleet.event_us + 10 * DAY_US
+    fleet.scene.now = fleet.event_us + 10 * DAY_US
     found = fleet.report()
     assert (found["verdict"]["state"], found["verdict"]["scope"]) == (
         "ready",
@@ -58,8 +57,7 @@ def test_a_better_fleet_becomes_ready(scene):
     assert (ttft["treated"], ttft["control"]) == (10, 10)
 
 
-def test_decode_that_pays_for_it_is_rolled_back(scene):
-    fleet = Fleet(scene)
+def test_decode_that_pays_for_it_is_rolled_back(fleet):
     fleet.store({Name.TTFT: -0.3, Name.ITL: 0.1})
     fleet.judge_at(10)
     verdict = fleet.report()["verdict"]

@@ -63,8 +63,7 @@ def _drawn(found):
     return seen.get()
 
 
-def test_hours_missing_in_every_deployment(scene):
-    fleet = Fleet(scene)
+def test_hours_missing_in_every_deployment(fleet):
     fleet.store(BETTER, heard=lambda name, number: number % 3 > 0)
     found = reported(fleet)
     assert said(found) == ("waiting", "too_few_events", "0 treated events can be compared so far; 8 are needed.")
@@ -72,8 +71,7 @@ def test_hours_missing_in_every_deployment(scene):
     assert found["evidence"]["left_out"] == {"too_little_seen": 20}
 
 
-def test_hours_missing_in_some_deployments_leave_those_out(scene):
-    fleet = Fleet(scene)
+def test_hours_missing_in_some_deployments_leave_those_out(fleet):
     fleet.store(BETTER, heard=lambda name, number: name not in fleet.names[:2] or number % 3 > 0)
     found = reported(fleet)
     events = found["evidence"]["events"]
@@ -82,10 +80,9 @@ def test_hours_missing_in_some_deployments_leave_those_out(scene):
     assert found["verdict"]["state"] == "ready"
 
 
-def test_an_arm_without_data(scene):
-    fleet = Fleet(scene)
+def test_an_arm_without_data(fleet):
     fleet.store(BETTER, heard=lambda name, number: fleet.treated(name))
-    with scene.db.write() as conn:
+    with fleet.scene.db.write() as conn:
         silent = [name for name in fleet.names if not fleet.treated(name)]
         conn.execute(delete(outcomes_hour).where(outcomes_hour.c.deployment.in_(silent)))
     found = reported(fleet)
@@ -94,10 +91,9 @@ def test_an_arm_without_data(scene):
     assert found["outcomes"] == []
 
 
-def test_outcomes_of_one_arm_alone(scene):
-    fleet = Fleet(scene)
+def test_outcomes_of_one_arm_alone(fleet):
     fleet.store(BETTER)
-    with scene.db.write() as conn:
+    with fleet.scene.db.write() as conn:
         silent = [name for name in fleet.names if not fleet.treated(name)]
         conn.execute(delete(outcomes_hour).where(outcomes_hour.c.deployment.in_(silent)))
     found = reported(fleet)
@@ -139,8 +135,7 @@ def test_a_deployment_that_changed_its_hardware_midway(scene):
     assert "Events left out: 1 where backend, hardware" in markdown(found)
 
 
-def test_no_failure_anywhere(scene):
-    fleet = Fleet(scene)
+def test_no_failure_anywhere(fleet):
     fleet.store(BETTER)
     found = reported(fleet)
     assert found["verdict"]["state"] == "ready"
@@ -148,8 +143,7 @@ def test_no_failure_anywhere(scene):
     assert (failed["change"], failed["low"], failed["high"], failed["standing"]) == (None, None, None, "met")
 
 
-def test_a_thousandfold_outlier(scene):
-    fleet = Fleet(scene)
+def test_a_thousandfold_outlier(fleet):
     odd = next(name for name in fleet.names if fleet.treated(name))
     fleet.store(of=lambda name: {Name.TTFT: -0.999} if name == odd else {})
     found = reported(fleet)

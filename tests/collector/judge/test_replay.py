@@ -198,22 +198,28 @@ def _again(values, seed):
     return [twice[index] for index in draw.permutation(len(twice))]
 
 
+def _stored(scene):
+    sent = Sent(scene)
+    sent.first = sent.stored(sent.spans(), sent.points(), 20_000)
+    return sent
+
+
 @pytest.fixture
-def sent(scene):
-    return Sent(scene)
+def sent(copied):
+    """`first`: its report and the frozen events, of what was stored in order."""
+    return copied(_stored)
 
 
 def test_transfers_replayed_in_another_order_in_other_batches_with_duplicates_give_the_same_report(sent):
-    rows, points = sent.spans(), sent.points()
-    found, events = sent.stored(rows, points, 20_000)
+    found, events = sent.first
     assert found["evidence"]["events"] == {"treatment": 9, "control": 9}
-    again, replayed = sent.stored(_again(rows, 1), _again(points, 2), 7_919)
+    again, replayed = sent.stored(_again(sent.spans(), 1), _again(sent.points(), 2), 7_919)
     assert replayed == events
     assert again == found
 
 
 def test_a_simulated_fleet_through_spans_and_store_agrees_with_the_simulator(sent):
-    found, events = sent.stored(sent.spans(), sent.points(), 20_000)
+    found, events = sent.first
     exposure = expose(PLAN, sent.fleet)
     assert np.array_equal(exposure.treated[np.argsort(exposure.deployment)], sent.treated)
     simulated, _ = freeze(sent.fleet, exposure, sent.failed, np.ones(len(sent.names), dtype=np.bool_))

@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 # Changes of a pin or of the package's own metadata make a new stamp, and with it a new installation.
 STAMP := $(VENV)/.installed-$(shell cat requirements/*.lock pyproject.toml | sha256sum | cut -c1-16)
 
-.PHONY: help setup demo test check unit browser screenshots engine soak wheel docs bench format clean
+.PHONY: help setup demo demo-pages test check unit browser screenshots engine soak wheel docs bench format clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 setup: $(STAMP) ## Install vLLM (CPU), NIXL, kvflags and the tools into .venv (about 3 GB, 2 minutes)
 
@@ -40,6 +40,10 @@ check: setup ## Style, types, import contracts
 unit: setup ## Tests without engines, two at a time (about 12 minutes)
 	@echo "==> unit tests"
 	@$(BIN)/python -m pytest -m "not engine and not browser" -q -n 2 --dist worksteal
+
+demo-pages: setup ## The pages over what the demo left: KVFLAGS_DEMO_FOLDER=DIR make demo demo-pages
+	@echo "==> the demo's own run in Chromium"
+	@$(BIN)/python -m pytest -m browser -q tests/browser/test_demo.py
 
 browser: setup ## Pages in Debian's Chromium, over whole fleets (about 5 minutes)
 	@echo "==> pages in Chromium"

@@ -27,7 +27,10 @@ __all__ = ["demo"]
 Folder = Annotated[
     Path | None,
     typer.Option(
-        "--folder", metavar="DIR", help="Where the database, the logs and the model go; else a temporary one."
+        "--folder",
+        metavar="DIR",
+        envvar="KVFLAGS_DEMO_FOLDER",
+        help="Where the database, the logs and the model go, and stay; else a temporary one, removed at the end.",
     ),
 ]
 Port = Annotated[

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rolling up costs, and what a report costs however much was transferred, in CPU time of this process.
+"""What rolling up costs, and what a report costs however much was transferred: CPU time of this process, and wall time.
 
 Spans of single-rank transfers are stored as the writer stores them and rolled to minutes, hours and days. Then days are
 written straight into their table, and a report is built from them: its cost must follow the number of deployments and
 days, not of transfers.
 
-    python benchmarks/collector/rollups.py [--spans 200000] [--deployments 1000] [--days 90]
+    python benchmarks/collector/rollups.py [--spans 200000] [--deployments 1000] [--days 90] [--db postgresql]
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ingest import database
 from sqlalchemy import insert
 
 from kvflags_collector.feedback import report
@@ -34,6 +34,8 @@ from kvflags_collector.store.transfers import Key, Transfer
 
 NOON_US = 1_798_891_200 * 10**6
 FLAG = "cross-layer-blocks"
+# Of a deployment's transfers: prompts of one length, or of two.
+CLASSES = ("1Mi", "16Mi")
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -112,9 +114,9 @@ def pin(name: str, number: int) -> dict[str, Any]:
     return fixed | state | {"deployment": name, "variant": variant, "arm": arm}
 
 
-def day_rows(deployments: int, days: int, transfers: int) -> Iterator[dict[str, Any]]:
-    """Two size classes a day. What each stands for makes no difference to its size: a histogram of 90 buckets or so."""
-    for size_class in ("1Mi", "16Mi"):
+def day_rows(deployments: int, days: int, transfers: int, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What each stands for makes no difference to its size: a histogram of 90 buckets or so."""
+    for size_class in classes:
         for number in range(deployments):
             key = Key(f"c/ns/d{number}", "r1", 1, f"e{number}", "control", "pull", size_class, "FLASH_ATTN")
             drawn = [int(random.lognormvariate(16, 0.5)) for _ in range(200)]
@@ -128,10 +130,10 @@ def day_rows(deployments: int, days: int, transfers: int) -> Iterator[dict[str, 
 def reporting(db: Database, deployments: int, days: int) -> None:
     fleet(db, deployments)
     now = NOON_US + (days + 1) * DAY.length_us
-    for number in (1_000, 1_000_000):
+    for number, classes in ((1_000, CLASSES[:1]), (1_000, CLASSES), (1_000_000, CLASSES)):
         with db.write() as conn:
             conn.execute(rollups_day.delete())
-            rows = list(day_rows(deployments, days, number))
+            rows = list(day_rows(deployments, days, number, classes))
             for at in range(0, len(rows), 10_000):
                 conn.execute(insert(rollups_day), rows[at : at + 10_000])
         cpu, wall = timed(lambda: report.build(db, FLAG, now))
@@ -146,15 +148,17 @@ def main() -> None:
     parser.add_argument("--spans", type=int, default=200_000)
     parser.add_argument("--deployments", type=int, default=1000)
     parser.add_argument("--days", type=int, default=90)
+    parser.add_argument("--db", choices=("sqlite", "postgresql"), default="sqlite")
     given = parser.parse_args()
     random.seed(7)
-    with tempfile.TemporaryDirectory() as folder:
-        db = Database(f"sqlite:///{folder}/rolling.db", upgrade=True)
-        rolling(db, given.spans)
-        db.close()
-        db = Database(f"sqlite:///{folder}/report.db", upgrade=True)
-        reporting(db, given.deployments, given.days)
-        db.close()
+    for measured in (
+        lambda db: rolling(db, given.spans),
+        lambda db: reporting(db, given.deployments, given.days),
+    ):
+        with database(given.db) as (url, _):
+            db = Database(url, upgrade=True)
+            measured(db)
+            db.close()
 
 
 if __name__ == "__main__":

@@ -26,9 +26,11 @@ from kvflags_collector.store import control_tables
 from kvflags_collector.store.control_tables import deployments, engines, registrations
 from kvflags_collector.store.database import Database
 from kvflags_collector.store.histogram import Histogram
+from kvflags_collector.store.levels import MONTH
 from kvflags_collector.store.measures import Measures, merge
 from kvflags_collector.store.outcome_tables import outcomes_day, outcomes_hour
-from kvflags_collector.store.rollup_tables import presence, rollups_day, rollups_hour
+from kvflags_collector.store.rollup_tables import dirty_months, presence, rollups_day, rollups_hour
+from kvflags_collector.store.rollups import roll
 from kvflags_collector.times import now_us
 from kvflags_collector.verdict.simulate.fleet import draw
 from kvflags_collector.verdict.simulate.plan import BASELINE_DAYS, Plan
@@ -75,6 +77,7 @@ def fill(db: Database, what: Fill, now_us: int, seed: int = 7) -> None:
     made.begin()
     made.replace()
     made.store()
+    roll(db, now_us)
     while judge(db, now_us):
         pass
     made.heard_last()
@@ -127,7 +130,11 @@ class _Fleet:
                     conn.execute(insert(rollups_hour), [self._moved("hour_us", name, *one) for one in hours])
                     conn.execute(insert(presence), [self._present(name, start, of) for start, of, _ in hours])
                     conn.execute(insert(outcomes_hour), [row for hour in hours for row in self._felt(at, *hour[:2])])
-                conn.execute(insert(rollups_day), [self._moved("day_us", name, *one) for one in self._days(at, hours)])
+                days = [self._moved("day_us", name, *one) for one in self._days(at, hours)]
+                conn.execute(insert(rollups_day), days)
+                conn.execute(
+                    insert(dirty_months), [_month(name, at) for at in {MONTH.start(d["day_us"]) for d in days}]
+                )
                 if hours:
                     felt = self._felt(at, self._event_us // DAY_US * DAY_US, "r2")
                     conn.execute(insert(outcomes_day), [_of_day(row) for row in felt])
@@ -261,6 +268,11 @@ def _often(one: Histogram, times: int) -> bytes:
 
 def _of_day(row: dict[str, Any]) -> dict[str, Any]:
     return {("day_us" if name == "hour_us" else name): value for name, value in row.items()}
+
+
+def _month(deployment: str, start_us: int) -> dict[str, Any]:
+    """Its days are to be merged once it is over."""
+    return {"month_us": start_us, "deployment": deployment, "mark": 1, "due_us": start_us + MONTH.length_us}
 
 
 def _main(name: str, path: str) -> None:

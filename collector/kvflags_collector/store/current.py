@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that was ever rolled up, each transfer once, from the coarsest roll-ups that are up to date.
 
-A day counts by its one row; the open day by its hours, and the open hour by its minutes. So what is read grows with the
-number of deployments and days, whatever their traffic, and nothing waits for hours or days to be merged.
+A month counts by its one row; the open month by its days, the open day by its hours, and the open hour by its minutes.
+So what is read grows with the number of deployments and months, whatever their traffic, and nobody waits for a merge.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Text, and_, cast, select, true
+from sqlalchemy import ColumnElement, Connection, Text, and_, cast, literal_column, select, true
 
-from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Level, batches
+from kvflags_collector.store.levels import DAY, HOUR, MINUTE, MONTH, Level, batches
 from kvflags_collector.store.measures import Measures
 from kvflags_collector.store.transfers import Key
 
@@ -31,7 +31,7 @@ _BELOW = {DAY.time: HOUR, HOUR.time: MINUTE}
 
 
 class Rolled(NamedTuple):
-    """A row of one of the roll-ups; `start_us` is that of its minute, hour or day."""
+    """A row of one of the roll-ups; `start_us` is that of its minute, hour, day or month."""
 
     start_us: int
     key: Key
@@ -40,17 +40,16 @@ class Rolled(NamedTuple):
 
 def rolled(conn: Connection) -> Iterator[Rolled]:
     """In no order. `conn` sees one state of the database throughout, or a transfer could be missing or come twice."""
-    stale_hours = _dirty(conn, HOUR)
-    stale_days = _dirty(conn, DAY)
-    for hour_us, deployments in stale_hours.items():
-        stale_days[DAY.start(hour_us)] |= deployments
-    for row in _read(conn, DAY, true()):
-        if row.key.deployment not in stale_days.get(row.start_us, ()):
-            yield row
-    for row in _instead_of(conn, HOUR, DAY, stale_days):
-        if row.key.deployment not in stale_hours.get(row.start_us, ()):
-            yield row
-    yield from _instead_of(conn, MINUTE, HOUR, stale_hours)
+    hours = _dirty(conn, HOUR)
+    days = _dirty(conn, DAY, hours)
+    months = _dirty(conn, MONTH, days)
+    yield from _fresh(_read(conn, MONTH, true()), months)
+    # In no month. One of a stale month comes with its other days.
+    undecided = _fresh(_read(conn, DAY, DAY.rollups.c.epoch == literal_column("0")), days)
+    yield from (row for row in undecided if row.key.deployment not in months.get(MONTH.start(row.start_us), ()))
+    yield from _fresh(_instead_of(conn, DAY, MONTH, months), days)
+    yield from _fresh(_instead_of(conn, HOUR, DAY, days), hours)
+    yield from _instead_of(conn, MINUTE, HOUR, hours)
 
 
 def history(conn: Connection, deployment: str, level: Level, times: Collection[int]) -> Iterator[Rolled]:
@@ -67,7 +66,7 @@ def history(conn: Connection, deployment: str, level: Level, times: Collection[i
 
 def _stale(conn: Connection, level: Level, deployment: str) -> set[int]:
     """Parts that are to be made anew, in themselves or in what they are made of. A minute has nothing that could be."""
-    if level.above is None:
+    if level is DAY:
         return {DAY.start(at) for at in _stale(conn, HOUR, deployment)} | _marked(conn, DAY, deployment)
     return _marked(conn, level, deployment) if level.time in _BELOW else set()
 
@@ -82,12 +81,19 @@ def days(conn: Connection, until_us: int) -> Iterator[Rolled]:
     return _read(conn, DAY, DAY.at < until_us)
 
 
-def _dirty(conn: Connection, level: Level) -> defaultdict[int, set[str]]:
+def _dirty(conn: Connection, level: Level, stale: Stale | None = None) -> defaultdict[int, set[str]]:
+    """Its parts that are not up to date; `stale`: those of the level below, which make theirs so."""
     found: defaultdict[int, set[str]] = defaultdict(set)
     c = level.dirty.c
     for start_us, deployment in conn.execute(select(c[level.time], c.deployment)):
         found[start_us].add(deployment)
+    for start_us, deployments in (stale or {}).items():
+        found[level.start(start_us)].update(deployments)
     return found
+
+
+def _fresh(rows: Iterator[Rolled], stale: Stale) -> Iterator[Rolled]:
+    return (row for row in rows if row.key.deployment not in stale.get(row.start_us, ()))
 
 
 def _instead_of(conn: Connection, level: Level, above: Level, stale: Stale) -> Iterator[Rolled]:

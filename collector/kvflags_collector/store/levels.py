@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minutes, hours and days: what of each is due to be made anew, and the exchange of its rows. One way for all three.
+"""Minutes, hours, days and months: what of each is due to be made anew, and the exchange of its rows. One way for all.
 
 Whoever makes a part anew reads its mark first, then what it is made of, and exchanges the rows only if the mark is
 still there. Ingest (for minutes) and each exchange (for the level above) write new marks: nobody's change is undone.
@@ -20,10 +20,10 @@ from kvflags_collector.store.spans import new_mark
 from kvflags_collector.store.transfers import Key
 from kvflags_collector.times import SECOND
 
-__all__ = ["DAY", "HOUR", "MINUTE", "Level", "Part", "Rows", "batches", "due", "exchange", "oldest_dirty"]
+__all__ = ["DAY", "HOUR", "MINUTE", "MONTH", "Level", "Part", "Rows", "batches", "due", "exchange", "oldest_dirty"]
 
-# A minute after an hour (or a day) ended it is merged; until then readers take what it is made of. What comes later
-# waits a minute too, for its company.
+# A minute after an hour (a day, a month) ended it is merged; until then readers take what it is made of. What comes
+# later waits a minute too, for its company.
 _SETTLES_US = 60 * SECOND
 
 # {deployment: the mark of its dirty part}
@@ -55,14 +55,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is made anew in one go: deployments of one minute, hour or day, with the marks they had."""
+    """What is made anew in one go: deployments of one minute, hour, day or month, with the marks they had."""
 
     level: Level
     start_us: int
     marks: Marks
 
 
-DAY = Level("day_us", 86_400 * SECOND, tables.rollups_day, tables.dirty_days, 200)
+# Thirty days each, whatever people call a month: so that a report over a quarter reads a few rows of each deployment.
+MONTH = Level("month_us", 30 * 86_400 * SECOND, tables.rollups_month, tables.dirty_months, 50)
+DAY = Level("day_us", 86_400 * SECOND, tables.rollups_day, tables.dirty_days, 200, MONTH)
 HOUR = Level("hour_us", 3600 * SECOND, tables.rollups_hour, tables.dirty_hours, 100, DAY)
 MINUTE = Level("minute_us", 60 * SECOND, tables.rollups_minute, tables.dirty_minutes, 500, HOUR)
 

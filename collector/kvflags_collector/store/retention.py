@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long what is stored is kept, and the maintainer that takes the rest away, a bounded piece at a time.
 
-Decisions, flags, frozen events, the audit log and the days are kept for good: they are small, and a past report is read
-from them. What others are made of goes only when they are made: raw spans after their minutes, minutes after hours.
+Decisions, flags, frozen events, the audit log, days and months are kept for good: they are small, and a past report is
+read from them. What others are made of goes only after those are made: raw spans after minutes, minutes after hours.
 """
 
 from __future__ import annotations

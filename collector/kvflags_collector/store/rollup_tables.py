@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-ups' tables: minutes, hours and days, what of them is to be made anew, and what heartbeats tell of time.
+"""The roll-ups' tables: minutes to months, what of them is to be made anew, and what heartbeats tell of time.
 
 Times are UTC in integer microseconds (`*_us`), durations in nanoseconds (`*_ns`). Who reads them: `store.levels`.
 """
@@ -15,10 +15,12 @@ __all__ = [
     "dirty_days",
     "dirty_hours",
     "dirty_minutes",
+    "dirty_months",
     "presence",
     "rollups_day",
     "rollups_hour",
     "rollups_minute",
+    "rollups_month",
 ]
 
 _INTEGERS = ("bytes", "descriptors", "blocks", "duration_ns_sum", "post_ns_sum")
@@ -64,6 +66,10 @@ def _dirty(name: str, time: str) -> Table:
 rollups_minute, dirty_minutes = _rollups("rollups_minute", "minute_us"), _dirty("dirty_minutes", "minute_us")
 rollups_hour, dirty_hours = _rollups("rollups_hour", "hour_us"), _dirty("dirty_hours", "hour_us")
 rollups_day, dirty_days = _rollups("rollups_day", "day_us"), _dirty("dirty_days", "day_us")
+rollups_month, dirty_months = _rollups("rollups_month", "month_us"), _dirty("dirty_months", "month_us")
+# What months leave out, and a report finds by itself.
+_UNDECIDED = rollups_day.c.epoch == 0
+Index("ix_rollups_day_undecided", rollups_day.c.day_us, sqlite_where=_UNDECIDED, postgresql_where=_UNDECIDED)
 
 # One row for each engine and hour of the collector's clock with a heartbeat in it. Bit k of `minutes`: one came in
 # minute k. `starts`: registrations under which the engine was first heard in this hour.

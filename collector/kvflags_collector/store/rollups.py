@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The roll-ups: what is dirty is computed again and replaced, so rolling twice or late changes nothing.
 
-Minutes are made of raw spans, hours of minutes, days of hours. All that is read and counted without any lock. Only the
-exchange of rows is a write transaction, and happens only if the mark of the part is still the one seen before reading:
-rollers never undo each other, and ingest waits for none of them.
+Minutes are made of raw spans, hours of minutes, days of hours, months of days. All that is read and counted without any
+lock. Only the exchange of rows is a write transaction, and happens only if the mark of the part is still the one seen
+before reading: rollers never undo each other, and ingest waits for none of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from kvflags_collector import times
 from kvflags_collector.store.database import Database
-from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Part, Rows, due, exchange, oldest_dirty
+from kvflags_collector.store.levels import DAY, HOUR, MINUTE, MONTH, Part, Rows, due, exchange, oldest_dirty
 from kvflags_collector.store.merges import merged
 from kvflags_collector.store.minutes import ranks_of
 from kvflags_collector.store.roles import Role, Term
@@ -35,13 +35,13 @@ _MINUTE_NS = MINUTE.length_us * 1000
 
 
 def roll(db: Database, now_us: int, *, seconds: float = inf, write: Write | None = None) -> bool:
-    """Bring what is dirty and due up to date, minutes before hours before days, each with the oldest first.
+    """Bring what is dirty and due up to date, minutes before hours, days and months, each with the oldest first.
 
     Returns whether all of it was done within `seconds`. Called by the `Roller`, which writes through its term, and by
     the report before it reads. Blocks; any number may run at once.
     """
     deadline = time.monotonic() + seconds
-    for level in (MINUTE, HOUR, DAY):
+    for level in (MINUTE, HOUR, DAY, MONTH):
         with db.read() as conn:
             parts = due(conn, level, now_us)
         for part in parts:

@@ -51,6 +51,8 @@ TABLES = (
     rolled.rollups_hour,
     rolled.dirty_days,
     rolled.rollups_day,
+    rolled.dirty_months,
+    rolled.rollups_month,
     outcomes_hour,
     outcomes_day,
     frozen.frozen_events,

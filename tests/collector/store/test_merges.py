@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hours and days say what the raw spans say, whatever came when, twice, late, or while they were merged."""
+"""Hours, days and months say what the raw spans say, whatever came when, twice, late, or while they were merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import event, select
 
 from kvflags_collector.store import rollups
 from kvflags_collector.store.current import rolled
-from kvflags_collector.store.levels import DAY, HOUR, MINUTE
+from kvflags_collector.store.levels import DAY, HOUR, MINUTE, MONTH
 from kvflags_collector.store.measures import NOTHING, Measures, merge
 from kvflags_collector.store.rollups import roll
 from kvflags_collector.store.tally import tally
@@ -84,6 +84,7 @@ def _drawn(raw, number: int, drawn: dict[str, Any]) -> dict[str, Any]:
         world_size=1 if drawn["trace"] < 3 else 2,
         bytes=drawn["bytes"],
         deployment=drawn["deployment"],
+        epoch=0 if drawn["trace"] in (2, 5) else 1,
         received_us=start // 1000 + drawn["received"] * 10**6,
         attributes=None if state is None else f'{{"otel.trace_state":"{state}"}}',
         **status,
@@ -110,6 +111,33 @@ def test_every_level_is_what_raw_says_after_any_order_batches_and_duplicates(db,
     found, counts = _current(db)
     assert found == _exact(merge(list(tally(transfers(raw.rank(row) for row in expected)).values())))
     assert counts[0] == counts[3]
+    roll(db, raw.noon_us + 2 * MONTH.length_us)
+    decided = {at: one for at, one in _from_raw(raw, expected, MONTH).items() if at[1].epoch}
+    assert _as_rolled(raw, MONTH) == decided
+    again, counts = _current(db)
+    assert again == found
+    assert counts[0] == len(decided) + sum(not row["epoch"] for row in raw.rows(DAY))
+
+
+def test_a_month_is_merged_a_minute_after_its_end_and_again_when_one_of_its_days_changes(db, raw):
+    # Noon is in the eighth day of its thirty.
+    ends = MONTH.start(raw.noon_us) + MONTH.length_us
+    raw.store(raw.span(1), raw.span(2, epoch=0), raw.span(3, start_ns=raw.noon_ns + 30 * HOUR_NS))
+    raw.settle()
+    roll(db, ends + 59 * 10**6)
+    assert (raw.rows(MONTH), _current(db)[1][0]) == ([], 3)
+    roll(db, ends + 60 * 10**6)
+    assert [(row["month_us"], row["epoch"], row["transfers"]) for row in raw.rows(MONTH)] == [
+        (MONTH.start(raw.noon_us), 1, 2)
+    ]
+    # The month, and the one that nobody decided.
+    assert _current(db)[1][0] == 2
+    raw.store(raw.span(4))
+    roll(db, ends + 60 * 10**6)
+    assert _current(db)[0][INTEGERS.index("transfers")] == 4
+    for hours in (1, 2, 3):
+        roll(db, ends + hours * 3600 * 10**6)
+    assert [row["transfers"] for row in raw.rows(MONTH)] == [3]
 
 
 def test_an_hour_and_a_day_are_merged_a_minute_after_their_end_and_readable_at_once(db, raw):

@@ -24,8 +24,8 @@ from kvflags_collector.feedback import report
 from kvflags_collector.rollout import flags
 from kvflags_collector.store import control_tables
 from kvflags_collector.store.database import Database
-from kvflags_collector.store.levels import DAY, HOUR, MINUTE, Level
-from kvflags_collector.store.rollup_tables import rollups_day
+from kvflags_collector.store.levels import DAY, HOUR, MINUTE, MONTH, Level
+from kvflags_collector.store.rollup_tables import dirty_months, rollups_day, rollups_month
 from kvflags_collector.store.rollups import roll
 from kvflags_collector.store.spans import insert_spans, mark_minutes
 from kvflags_collector.store.tally import tally
@@ -127,15 +127,28 @@ def day_rows(deployments: int, days: int, transfers: int, classes: Sequence[str]
                 yield {"day_us": start} | key._asdict() | measures._asdict()
 
 
+def month(start_us: int, deployment: str) -> dict[str, Any]:
+    """As the roller marks it: due once it is over."""
+    return {"month_us": start_us, "deployment": deployment, "mark": 1, "due_us": start_us + MONTH.length_us}
+
+
 def reporting(db: Database, deployments: int, days: int) -> None:
     fleet(db, deployments)
     now = NOON_US + (days + 1) * DAY.length_us
     for number, classes in ((1_000, CLASSES[:1]), (1_000, CLASSES), (1_000_000, CLASSES)):
         with db.write() as conn:
             conn.execute(rollups_day.delete())
+            conn.execute(dirty_months.delete())
             rows = list(day_rows(deployments, days, number, classes))
             for at in range(0, len(rows), 10_000):
                 conn.execute(insert(rollups_day), rows[at : at + 10_000])
+            months = {(MONTH.start(row["day_us"]), row["deployment"]) for row in rows}
+            conn.execute(rollups_month.delete())
+            conn.execute(insert(dirty_months), [month(*one) for one in months])
+        merging, _ = timed(lambda: roll(db, now))
+        print(
+            f"{'months from days':34} {merging / len(rows) * 1e6:10,.1f} us/row {len(rows) / merging:14,.0f} rows/CPU-s"
+        )
         cpu, wall = timed(lambda: report.build(db, FLAG, now))
         print(
             f"a report over {deployments:,} deployments and {days} days ({len(rows):,} rows) of {number:>9,} transfers"

@@ -26,12 +26,18 @@ _FEW = 32
 # Rows that a statement stores at once. sqlite3 lets go of Python's lock for each statement, and whoever wants it takes
 # it: 5.3 µs a row with one, 4.2 with 8, 3.3 with 32, and more again with 64, which take longer to compile.
 _TOGETHER = 32
+# Longer text is bound: in the statement it would stand 32 times. No label of ours is longer; names of spans may be.
+_LONG = 512
 
 
 def insert(conn: Connection, bulks: Iterable[Bulk]) -> None:
     """Insert the rows of each; those that are there already are left."""
     for bulk in bulks:
-        _insert(conn, _bound(bulk) if len(bulk.rows) < _FEW else bulk)
+        _insert(conn, _bound(bulk) if len(bulk.rows) < _FEW or _long(bulk) else bulk)
+
+
+def _long(bulk: Bulk) -> bool:
+    return any(isinstance(value, str) and len(value) > _LONG for value in bulk.constants.values())
 
 
 def _bound(bulk: Bulk) -> Bulk:

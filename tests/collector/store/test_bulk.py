@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from kvflags_collector.store.bulk import Bulk
@@ -84,6 +84,14 @@ def test_whatever_text_a_client_sends_comes_back_as_it_was(db):
     with db.read() as conn:
         found = conn.execute(select(spans.c.mode, spans.c.arm, spans.c.rank).order_by(spans.c.start_ns)).all()
     assert found == [(text, "".join(ODD), None) for text in ODD]
+
+
+@pytest.mark.parametrize("size", [1_000, 40_000, 1_200_000])
+def test_what_all_share_may_be_long(db, size):
+    with db.append() as conn:
+        insert_all(conn, [_told(*range(70), name="'" * size)])
+    with db.read() as conn:
+        assert conn.execute(select(func.count(), func.min(func.length(spans.c.name)))).one() == (70, size)
 
 
 def test_a_span_that_cannot_be_stored_is_not_taken_for_one_that_is_there(db, many):

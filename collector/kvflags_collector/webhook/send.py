@@ -65,13 +65,15 @@ def send(target: Target, name: str, body: bytes, now_s: int) -> str:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    late = threading.Event()
     try:
         connection.connect()
-        with _cut_after(_DEADLINE_S, connection.sock):
+        with _cut_after(_DEADLINE_S, connection.sock, late):
             connection.request("POST", path, body, _headers(target, name, body, now_s))
             status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        return f"{type(error).__name__}: {error}"
+        # What the reader finds on a connection that was cut depends on what the receiver was just sending.
+        return f"no whole answer in {_DEADLINE_S:g} s" if late.is_set() else f"{type(error).__name__}: {error}"
     finally:
         connection.close()
     return "" if 200 <= status < 300 else f"it answered {status}"
@@ -84,10 +86,11 @@ def signature(key: bytes, name: str, at_s: int, body: bytes) -> str:
 
 
 @contextmanager
-def _cut_after(seconds: float, sock: socket.socket) -> Iterator[None]:
-    """Whoever reads from it then finds it at its end."""
+def _cut_after(seconds: float, sock: socket.socket, late: threading.Event) -> Iterator[None]:
+    """Whoever reads from it then finds it at its end, or reset; `late` is set before."""
 
     def cut() -> None:
+        late.set()
         # Gone already, perhaps. Not by TLS's own method, which takes the state of the connection from under the reader.
         with suppress(OSError):
             socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from kvflags.flags import Variant
@@ -68,20 +71,23 @@ def _kind(arm: str | None, variant: str) -> str:
 def _points(spans: Iterable[tuple[str, str, int, int | None]], start: int, now: int) -> list[dict[str, Any]]:
     """Sampled at equal distances; each deployment counts once at each."""
     times = [start + (now - start) * index // (_POINTS - 1) for index in range(_POINTS)] if now > start else [now]
-    counts: list[Counter[str]] = [Counter() for _ in times]
     by_name: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for deployment, kind, begin, end in spans:
         by_name[deployment].append((kind, begin, now + 1 if end is None else end))
+    # A row for each kind, and a last one for those that run nothing.
+    counts = np.zeros((len(KINDS) + 1, len(times)), np.int64)
     for mine in by_name.values():
-        for index, kind in _sampled(mine, times):
-            counts[index][kind] += 1
+        counts[_sampled(mine, times), np.arange(len(times))] += 1
     return [
-        {"at": rfc3339(at)} | {kind: count[kind] for kind in KINDS} for at, count in zip(times, counts, strict=True)
+        {"at": rfc3339(at)} | dict(zip(KINDS, column, strict=False))
+        for at, column in zip(times, counts.T.tolist(), strict=True)
     ]
 
 
-def _sampled(mine: Sequence[tuple[str, int, int]], times: Sequence[int]) -> Iterable[tuple[int, str]]:
-    for index, at in enumerate(times):
-        running = {kind for kind, begin, end in mine if begin <= at < end}
-        if running:
-            yield index, min(running, key=KINDS.index)
+def _sampled(mine: Sequence[tuple[str, int, int]], times: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The index in KINDS of what one deployment runs at each of the times, which ascend: the first of several."""
+    runs = np.full(len(times), len(KINDS))
+    for kind, begin, end in mine:
+        during = slice(bisect_left(times, begin), bisect_left(times, end))
+        runs[during] = np.minimum(runs[during], KINDS.index(kind))
+    return runs

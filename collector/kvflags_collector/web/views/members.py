@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +28,9 @@ def members(conn: Connection, flag: Flag, report: Mapping[str, Any], now: int) -
     """Every deployment, what needs a person first: the latest generation of each and where it stands now. Reads."""
     latest = {row["deployment"]: row for row in report["deployments"] if row["latest"]}
     living = _by_deployment(leases.head_count(conn, now))
-    condemned = [pin for pin in pins.open_pins(conn, tables.pins.c.flag == flag.key) if pin.state == PinState.CONDEMNED]
-    on = [one["deployment"] for one in treated.living(conn, flag.key, now)]
+    p = tables.pins.c
+    condemned = pins.open_pins(conn, p.flag == flag.key, p.state == PinState.CONDEMNED)
+    on = Counter(one["deployment"] for one in treated.living(conn, flag.key, now))
     d = tables.deployments.c
     heard = {name: last for name, last in conn.execute(select(d.id, d.last_seen_us))}  # noqa: C416 (rows are no pairs to mypy)
     fleet = {one.deployment: one for one in assign.fleet(conn, flag, now)}
@@ -52,7 +53,7 @@ def members(conn: Connection, flag: Flag, report: Mapping[str, Any], now: int) -
                 "effective": row["layout"]["effective"] if row else None,
                 "exercised": row.get("exercised"),
                 "live_engines": sum(mine.values()),
-                "treated_engines": on.count(name),
+                "treated_engines": on[name],
                 "to_replace": sum(mine.get(pin.generation, 0) for pin in condemned if pin.deployment == name),
                 "last_seen_at": rfc3339(last),
                 "silent": last is not None and now - last >= _SILENT_US,
